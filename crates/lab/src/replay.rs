@@ -36,10 +36,13 @@ impl Replay {
     ///
     /// # Errors
     /// It cannot be read, or contains nothing to send.
-    pub(crate) fn open(path: &Path, options: Options) -> Result<Replay> {
+    pub(crate) fn open(path: &Path, options: Options, common: &Common) -> Result<Replay> {
         let invalid = |why: String| Error::Input(format!("{}: {why}", path.display()));
         let file = File::open(path).map_err(|error| invalid(error.to_string()))?;
-        let recording = Recording::read(BufReader::with_capacity(1 << 20, file)).map_err(invalid)?;
+        // All targets of a run get the same requests.
+        let spares_system = !common.targets.is_empty() && !options.in_place;
+        let source = BufReader::with_capacity(1 << 20, file);
+        let recording = Recording::read(source, spares_system).map_err(invalid)?;
         if recording.script.connections.is_empty() {
             return Err(invalid("it has no request that can be replayed".to_string()));
         }

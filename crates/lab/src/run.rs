@@ -52,7 +52,8 @@ async fn run_verb(verb: Verb) -> Result<ExitCode> {
         Verb::Suite { command, common } => return run(common, experiment::Suite { command }).await,
         Verb::Record(record) => return replay::run(&record).await,
         Verb::Replay { recording, replay, common } => {
-            return run(common, Replay::open(&recording, replay)?).await;
+            let replay = Replay::open(&recording, replay, &common)?;
+            return run(common, replay).await;
         }
         Verb::Compare(compare) => return report::compare::run(&compare),
     };

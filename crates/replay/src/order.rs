@@ -183,7 +183,7 @@ impl Footprint {
 }
 
 /// Returns true if a request may write. Of aggregations, only those with `$out` or `$merge` do.
-fn may_write(parts: &Sections<'_>) -> bool {
+pub(super) fn may_write(parts: &Sections<'_>) -> bool {
     match parts.command() {
         "aggregate" => {
             let stages = parts.body.get("pipeline").and_then(|stages| stages.as_array());

@@ -56,12 +56,12 @@ pub struct Round {
 }
 
 impl Recording {
-    /// Reads a recording.
+    /// Reads a recording. `spares_system` skips requests that change users, settings or system databases.
     ///
     /// # Errors
     /// It is no recording, or damaged at its start.
-    pub fn read(source: impl Read) -> Result<Recording, String> {
-        let script = Script::read(source)?;
+    pub fn read(source: impl Read, spares_system: bool) -> Result<Recording, String> {
+        let script = Script::read(source, spares_system)?;
         Ok(Recording { ranks: Ranks::of(&script), script })
     }
 

@@ -1,6 +1,6 @@
 //! A recording as a script: connections with their requests in order, each with its recorded reply.
 
-use super::order::overlapping;
+use super::order::{may_write, overlapping};
 use super::tally::shape_of;
 use crate::format::{Event, EventKind, ReadError, Reader};
 use crate::message::{EXHAUST_ALLOWED, MORE_TO_COME, Sections};
@@ -96,17 +96,57 @@ const SKIPPED_COMMANDS: &[&str] = &[
     "shutdown",
 ];
 
+/// Commands that change users, roles or settings of the server, and may be sent to any database.
+// tidy: sorted
+const ADMINISTRATIVE_COMMANDS: &[&str] = &[
+    "createRole",
+    "createUser",
+    "dropAllRolesFromDatabase",
+    "dropAllUsersFromDatabase",
+    "dropRole",
+    "dropUser",
+    "grantPrivilegesToRole",
+    "grantRolesToRole",
+    "grantRolesToUser",
+    "profile",
+    "revokePrivilegesFromRole",
+    "revokeRolesFromRole",
+    "revokeRolesFromUser",
+    "updateRole",
+    "updateUser",
+];
+
+/// Commands that applications send to `admin` and that change nothing there, in addition to reads.
+// tidy: sorted
+const HARMLESS_COMMANDS: &[&str] = &[
+    "abortTransaction",
+    "buildinfo",
+    "commitTransaction",
+    "connPoolStats",
+    "features",
+    "getClusterParameter",
+    "getDefaultRWConcern",
+    "getLastError",
+    "killSessions",
+    "listSessions",
+    "lockInfo",
+    "replSetGetConfig",
+    "rolesInfo",
+    "usersInfo",
+    "whatsmyuri",
+];
+
 /// System databases.
 const SYSTEM_DATABASES: &[&str] = &["admin", "config", "local"];
 
 impl Script {
-    /// Reads a recording to its end.
+    /// Reads a recording to its end. `spares_system` skips requests that change users, settings or system databases.
     ///
     /// # Errors
     /// It is no recording, or damaged.
-    pub fn read(source: impl Read) -> Result<Script, String> {
+    pub fn read(source: impl Read, spares_system: bool) -> Result<Script, String> {
         let mut reader = Reader::open(source).map_err(|broken| broken.to_string())?;
-        let mut builder = ScriptBuilder::default();
+        let mut builder = ScriptBuilder { spares_system, ..ScriptBuilder::default() };
         builder.script.header = header(&reader);
         let started = builder.script.header.started.parse::<jiff::Timestamp>();
         // Tolerance for the difference of two clocks.
@@ -155,6 +195,8 @@ fn header(reader: &Reader<impl Read>) -> Header {
 #[derive(Default)]
 struct ScriptBuilder {
     script: Script,
+    /// True if requests that change users, settings or system databases are skipped.
+    spares_system: bool,
     /// Indexes in the script by connection number in the file.
     connections: HashMap<u32, usize>,
     /// Pending exchanges by connection and request id.
@@ -215,6 +257,11 @@ impl ScriptBuilder {
             self.skip(command, "it would stop or reconfigure the server");
             return Ok(None);
         }
+        let databases = named_databases(&parts);
+        if self.spares_system && changes_system(&parts, &databases) {
+            self.skip(command, "it would change users, settings or system databases of a given target");
+            return Ok(None);
+        }
         let mut requires = Vec::new();
         let index = self.script.exchanges.len();
         if let Some(session) = session(&parts) {
@@ -229,7 +276,8 @@ impl ScriptBuilder {
                 true
             });
         }
-        databases(&parts, &mut self.script.databases);
+        self.script.databases.extend(databases);
+        self.script.databases.extend(database(&parts).map(str::to_string));
         let shape = shape_of(&parts);
         Ok(Some(Exchange {
             at,
@@ -346,9 +394,26 @@ fn is_recent(value: &Value<'_>, start: i64) -> bool {
     }
 }
 
-/// Collects the databases that a request may write to.
-fn databases(parts: &Sections<'_>, found: &mut BTreeSet<String>) {
-    found.extend(parts.body.get("$db").and_then(|name| name.as_str()).map(str::to_string));
+/// Returns the database of a request.
+fn database<'a>(parts: &Sections<'a>) -> Option<&'a str> {
+    parts.body.get("$db")?.as_str()
+}
+
+/// Returns true if a request may change users, settings or system databases. `named` are its [`named_databases`].
+fn changes_system(parts: &Sections<'_>, named: &BTreeSet<String>) -> bool {
+    let is_system = |name: &str| SYSTEM_DATABASES.contains(&name);
+    let command = parts.command();
+    // These commands are sent to `admin`, and their namespaces are elsewhere.
+    let is_general = matches!(command, "applyOps" | "bulkWrite" | "renameCollection");
+    let is_sent_to_system = !is_general && database(parts).is_some_and(is_system);
+    let writes = may_write(parts) && !HARMLESS_COMMANDS.contains(&command);
+    ADMINISTRATIVE_COMMANDS.contains(&command)
+        || writes && (is_sent_to_system || named.iter().any(|name| is_system(name)))
+}
+
+/// Returns the databases that a request may write to, without the database that it is sent to.
+fn named_databases(parts: &Sections<'_>) -> BTreeSet<String> {
+    let mut found = BTreeSet::new();
     let of_namespace = |text: &str| text.split_once('.').map_or(text, |(database, _)| database).to_string();
     let documents = parts.sequences.iter().filter(|(name, _)| *name == "nsInfo").flat_map(|(_, list)| list);
     for document in documents {
@@ -362,7 +427,9 @@ fn databases(parts: &Sections<'_>, found: &mut BTreeSet<String>) {
             ["renameCollection"] => true,
             ["to"] => is_rename || is_fork,
             ["from" | "db"] => is_fork,
-            ["nsInfo", _, "ns"] => true,
+            ["nsInfo", _, "ns"] | [.., "applyOps", _, "ns"] => true,
+            // Operations of applyOps may contain commands, applyOps included.
+            [.., "applyOps", _, "o", "renameCollection" | "to"] => true,
             ["pipeline", _, "$out", "db"] | ["pipeline", _, "$merge", "into", "db"] => true,
             _ => false,
         };
@@ -371,4 +438,5 @@ fn databases(parts: &Sections<'_>, found: &mut BTreeSet<String>) {
         }
         false
     });
+    found
 }

@@ -55,6 +55,7 @@ fn script() -> Script {
             (1, 90, EventKind::Closed),
         ])
         .as_slice(),
+        false,
     )
     .unwrap()
 }
@@ -73,6 +74,50 @@ fn recordings_become_exchanges_with_their_predecessors() {
     let skipped: Vec<&str> = script.skipped.keys().map(|(command, _)| command.as_str()).collect();
     assert_eq!(skipped, ["hello", "ping", "shutdown"]);
     assert!(script.warnings[0].contains("incomplete"), "{:?}", script.warnings);
+}
+
+#[test]
+fn changes_of_system_databases_users_and_settings_are_skipped() {
+    let insert = "{op: 'i', ns: 'admin.c', o: {_id: 1}}";
+    let system = [
+        "{insert: 'c', documents: [{a: 1}], $db: 'config'}".to_string(),
+        "{dropDatabase: 1, $db: 'local'}".to_string(),
+        "{aggregate: 'c', pipeline: [{$out: {db: 'admin', coll: 'c'}}], $db: 'shop'}".to_string(),
+        "{aggregate: 'c', pipeline: [{$out: 'd'}], $db: 'admin'}".to_string(),
+        "{renameCollection: 'shop.c', to: 'admin.c', $db: 'admin'}".to_string(),
+        "{bulkWrite: 1, ops: [], nsInfo: [{ns: 'shop.c'}, {ns: 'admin.c'}], $db: 'admin'}".to_string(),
+        format!("{{applyOps: [{insert}], $db: 'admin'}}"),
+        format!("{{applyOps: [{{op: 'c', ns: 'shop.$cmd', o: {{applyOps: [{insert}]}}}}], $db: 'admin'}}"),
+        "{dropAllUsersFromDatabase: 1, $db: 'shop'}".to_string(),
+        "{grantRolesToUser: 'u', roles: ['root'], $db: 'shop'}".to_string(),
+        "{setParameter: 1, logLevel: 0, $db: 'admin'}".to_string(),
+        "{setFeatureCompatibilityVersion: '7.0', $db: 'admin'}".to_string(),
+        "{fsync: 1, lock: true, $db: 'admin'}".to_string(),
+    ];
+    let others = [
+        "{find: 'c', $db: 'admin'}",
+        "{aggregate: 1, pipeline: [{$currentOp: {}}], $db: 'admin'}",
+        "{commitTransaction: 1, $db: 'admin'}",
+        "{usersInfo: 1, $db: 'admin'}",
+        "{insert: 'c', documents: [{to: 'admin.c'}], $db: 'shop'}",
+        "{bulkWrite: 1, ops: [], nsInfo: [{ns: 'bulk.c'}], $db: 'admin'}",
+        "{renameCollection: 'old.c', to: 'new.c', $db: 'admin'}",
+        "{applyOps: [{op: 'd', ns: 'first.c', o: {_id: 1}}, {op: 'c', ns: 'second.$cmd', o: {applyOps: [\
+         {op: 'c', ns: 'third.$cmd', o: {renameCollection: 'third.c', to: 'fourth.c'}}]}}], $db: 'admin'}",
+    ];
+    let texts = system.iter().map(String::as_str).chain(others);
+    let events = texts.enumerate().flat_map(|(at, text)| {
+        let (id, at) = (at as i32, at as u64 * 10);
+        [(1, at, request(id, 0, text)), (1, at + 5, reply(100 + id, id, 0, "{ok: 1.0}"))]
+    });
+    let file = file(events.collect());
+    let read = |spares_system| Script::read(file.as_slice(), spares_system).unwrap();
+    let spared = read(true);
+    assert_eq!(spared.requests(), others.len() as u64, "{:?}", spared.skipped);
+    assert_eq!(spared.skipped.values().sum::<u64>(), system.len() as u64);
+    let databases = ["bulk", "first", "fourth", "new", "old", "second", "shop", "third"];
+    assert_eq!(spared.databases.iter().collect::<Vec<_>>(), databases);
+    assert_eq!(read(false).requests(), (system.len() + others.len()) as u64);
 }
 
 /// Plays a script on the null server.
@@ -125,7 +170,7 @@ fn requests_without_a_reply_delay_no_request() {
         (2, 20, request(1, 0, ping)),
         (2, 30, reply(50, 1, 0, "{ok: 1.0}")),
     ];
-    let script = Script::read(file(events).as_slice()).unwrap();
+    let script = Script::read(file(events).as_slice(), false).unwrap();
     let (found, _) = played(&script, Speed::Max, true);
     assert_eq!(found.len(), 1);
     assert!(found.iter().all(|each| each.result.is_ok()));
@@ -133,7 +178,7 @@ fn requests_without_a_reply_delay_no_request() {
 
 #[test]
 fn other_files_are_refused() {
-    assert!(Script::read(b"VELLUMRC\x01\0\0\0".as_slice()).is_err());
+    assert!(Script::read(b"VELLUMRC\x01\0\0\0".as_slice(), false).is_err());
     let nonsense = file(vec![(1, 0, EventKind::Request { id: 1, flags: 0, sections: vec![9, 9] })]);
-    assert!(Script::read(nonsense.as_slice()).map(drop).unwrap_err().contains("invalid"));
+    assert!(Script::read(nonsense.as_slice(), false).map(drop).unwrap_err().contains("invalid"));
 }
