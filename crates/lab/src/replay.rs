@@ -297,8 +297,9 @@ fn add_to(row: &mut Row, tally: Tally, around: RoundContext, is_total: bool) {
     row.failures += tally.failures;
     row.first_error = row.first_error.take().or(tally.first_error);
     row.late += tally.late;
+    let is_shortened = around.cut || tally.failures > 0;
     // The processor time of the server cannot be divided by request.
-    row.add(&latency, around.took.as_secs_f64(), around.cpu.filter(|_| is_total), around.cut);
+    row.add(&latency, around.took.as_secs_f64(), around.cpu.filter(|_| is_total), is_shortened);
     row.resident_bytes = around.resident_bytes.filter(|_| is_total).or(row.resident_bytes);
     for (name, number, shown) in [
         ("errors differ", tally.errors, around.judged),
@@ -309,6 +310,10 @@ fn add_to(row: &mut Row, tally: Tally, around: RoundContext, is_total: bool) {
         if shown {
             *row.extra.entry(name.to_string()).or_default() += number as f64;
         }
+    }
+    if tally.failures > 0 {
+        row.partial = true;
+        row.note.get_or_insert_with(|| "cut short: requests without a reply".to_string());
     }
     if around.cut {
         row.partial = true;
@@ -398,6 +403,20 @@ async fn end_of_input(is_awaited: bool) {
 #[cfg(test)]
 mod tests {
     use crate::replay::*;
+
+    #[test]
+    fn rows_with_requests_without_a_reply_are_partial() {
+        for (failures, is_partial) in [(0, false), (1, true)] {
+            let mut row = Row::new("a", "insert", 1);
+            let latencies = vec![Duration::from_millis(1)];
+            let tally = Tally { latencies, failures, ..Tally::default() };
+            add_to(&mut row, tally, RoundContext::default(), true);
+            assert_eq!(
+                (row.partial, row.is_shortened(), row.note.is_some()),
+                (is_partial, is_partial, is_partial)
+            );
+        }
+    }
 
     #[test]
     fn a_start_is_a_server_or_a_directory() {
