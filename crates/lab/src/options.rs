@@ -4,7 +4,8 @@ use crate::{Error, Result};
 use clap::{Args, Subcommand};
 use replay::Speed;
 use std::collections::BTreeSet;
-use std::path::PathBuf;
+use std::fs::OpenOptions;
+use std::path::{Path, PathBuf};
 
 /// Measures a server: the experiments behind Vellum's claims, and load of your own. Times are of three rounds on the
 /// five targets that the lab starts itself; each further target adds a fifth.
@@ -293,7 +294,7 @@ impl Common {
     /// Checks the options before any server is started.
     ///
     /// # Errors
-    /// Two targets have the same name.
+    /// Two targets have the same name, a directory is missing, or an output cannot be written.
     pub(crate) fn check(&self) -> Result<()> {
         check_unique_names(self.targets.iter().map(|target| target.name.as_str()))?;
         let started = self.targets.is_empty()
@@ -312,8 +313,31 @@ impl Common {
                 return Err(Error::Input(format!("{} is not a directory", directory.display())));
             }
         }
-        Ok(())
+        [&self.json, &self.markdown, &self.report]
+            .into_iter()
+            .flatten()
+            .try_for_each(|path| check_writable(path))
     }
+}
+
+/// Checks that an output file can be written. A file that exists keeps its content, and no new file stays.
+///
+/// # Errors
+/// The file cannot be opened or created.
+fn check_writable(path: &Path) -> Result<()> {
+    let is_new = path.symlink_metadata().is_err();
+    // The end of a pipe would be seen by its reader.
+    if path.exists() && !path.is_file() && !path.is_dir() {
+        return Ok(());
+    }
+    let opened = OpenOptions::new().write(true).create(true).truncate(false).open(path);
+    opened.map_err(|error| Error::Input(format!("{} can't be written: {error}", path.display())))?;
+    // A link to a file that does not exist stays.
+    if is_new {
+        // A leftover is empty, and the run overwrites it.
+        let _ = std::fs::remove_file(path);
+    }
+    Ok(())
 }
 
 /// Checks the names of targets.
@@ -367,6 +391,27 @@ mod tests {
         let nowhere = common(&["--journal-on", "/nowhere"]).unwrap();
         assert_eq!(nowhere.check(), Err(Error::Input("/nowhere is not a directory".to_string())));
         assert_eq!(common(&["--data-on", "/tmp", "--data-on", "/"]).unwrap().check(), Ok(()));
+    }
+
+    #[test]
+    fn outputs_that_cannot_be_written_are_refused() {
+        let directory = std::env::temp_dir().join(format!("vellum-lab-outputs-{}", std::process::id()));
+        std::fs::create_dir_all(&directory).unwrap();
+        let (old, new) = (directory.join("old"), directory.join("new"));
+        std::fs::write(&old, "content").unwrap();
+        for option in ["--json", "--markdown", "--report"] {
+            let check = |path: &Path| common(&[option, path.to_str().unwrap()]).unwrap().check();
+            let refused = check(&directory.join("nowhere").join("out"));
+            assert!(
+                matches!(&refused, Err(Error::Input(why)) if why.contains("can't be written")),
+                "{refused:?}"
+            );
+            assert!(check(&directory).is_err());
+            assert_eq!((check(&old), check(&new)), (Ok(()), Ok(())));
+        }
+        let content = (std::fs::read_to_string(&old).unwrap(), new.exists());
+        std::fs::remove_dir_all(&directory).unwrap();
+        assert_eq!(content, ("content".to_string(), false));
     }
 
     #[test]

@@ -67,9 +67,17 @@ async fn run<E: Experiment>(common: Common, experiment: E) -> Result<ExitCode> {
     let measured = measured(&common, experiment, &progress).await;
     progress.clear();
     let report = measured?;
-    report::finish(&report, &common)?;
+    Ok(exit_code(&report, report::finish(&report, &common)))
+}
+
+/// Returns the exit code of a run that was measured, and prints why its output could not be written.
+fn exit_code(report: &Report, finished: Result<()>) -> ExitCode {
+    if let Err(error) = &finished {
+        let _ = writeln!(std::io::stderr(), "vellum lab: {error}");
+    }
     let partial = report.sections.iter().flat_map(|section| &section.rows).any(|row| row.partial);
-    Ok(if report.errors.is_empty() && !partial { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    let is_complete = report.errors.is_empty() && !partial && finished.is_ok();
+    if is_complete { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 /// Measures an experiment.
@@ -251,6 +259,13 @@ mod tests {
     fn names_of_the_labs_own_are_taken() {
         assert_eq!(check_unique_names(["null-server", "a", "b"]), Ok(()));
         assert!(check_unique_names(["null-server", "a", "null-server"]).is_err());
+    }
+
+    #[test]
+    fn an_output_that_cannot_be_written_is_a_failure_and_no_wrong_input() {
+        let code = |finished| format!("{:?}", exit_code(&Report::default(), finished));
+        assert_eq!(code(Ok(())), format!("{:?}", ExitCode::SUCCESS));
+        assert_eq!(code(Err(Error::File("full".to_string()))), format!("{:?}", ExitCode::FAILURE));
     }
 
     #[test]
