@@ -28,8 +28,31 @@ pub(crate) struct Redactor {
 const UNTRACEABLE_OPERATORS: &[&str] =
     &["$accumulator", "$function", "$getField", "$objectToArray", "$rename", "$setField", "$text", "$where"];
 
+/// Operators whose values are options, not data.
+// tidy: sorted
+const OPTION_OPERATORS: &[&str] = &[
+    "$bitsAllClear",
+    "$bitsAllSet",
+    "$bitsAnyClear",
+    "$bitsAnySet",
+    "$caseSensitive",
+    "$diacriticSensitive",
+    "$exists",
+    "$meta",
+    "$mod",
+    "$options",
+    "$position",
+    "$size",
+    "$slice",
+    "$type",
+];
+
+/// Operators below which numbers and booleans are options, not data.
+const OPTION_PARENTS: &[&str] = &["$currentDate", "$pop", "$sort", "$unset"];
+
 /// Places where numbers and booleans are options, not data.
-const OPTION_FIELDS: &[&str] = &["$project", "$sort", "fields", "hint", "key", "projection", "sort"];
+const OPTION_FIELDS: &[&str] =
+    &["$project", "fields", "hint", "key", "projection", "sort", "sortBy", "weights", "wildcardProjection"];
 
 impl Redactor {
     /// Creates a redactor for dotted field names.
@@ -102,6 +125,7 @@ impl Redactor {
                 {
                     Change::Keep
                 }
+                _ if is_option_value(path) => Change::Keep,
                 value => Change::Replace(self.replacement(value)),
             }
         })
@@ -172,9 +196,18 @@ fn is_name(name: &str) -> bool {
     !name.starts_with('$') && !name.bytes().all(|byte| byte.is_ascii_digit())
 }
 
+/// Returns true for a value of an operator that is an option, not data.
+fn is_option_value(path: &[&str]) -> bool {
+    let is_data = matches!(path.first(), Some(&("documents" | "cursor")));
+    let last = path.iter().rfind(|name| !name.bytes().all(|byte| byte.is_ascii_digit()));
+    !is_data && last.is_some_and(|name| OPTION_OPERATORS.contains(name))
+}
+
 /// Returns true for a place where numbers and booleans are options, not data.
 fn is_option(path: &[&str]) -> bool {
     match path.first() {
+        Some(&("documents" | "cursor")) => false,
+        _ if path.iter().any(|name| OPTION_PARENTS.contains(name)) => true,
         Some(&("pipeline" | "indexes")) => path.iter().skip(1).any(|name| OPTION_FIELDS.contains(name)),
         Some(first) => OPTION_FIELDS.contains(first),
         None => false,
@@ -395,8 +428,32 @@ mod tests {
             "{find: 'c', sort: {email: -1}, projection: {email: 1}}",
             "{createIndexes: 'c', indexes: [{key: {email: 1}, name: 'n'}]}",
             "{aggregate: 'c', pipeline: [{$sort: {email: 1}}]}",
+            "{find: 'c', filter: {email: {$exists: true}}}",
+            "{find: 'c', filter: {$or: [{email: {$type: 'string'}}, {email: {$not: {$type: ['string', 2]}}}]}}",
+            "{find: 'c', filter: {email: {$options: 'i', $size: 2, $mod: [4, 1], $bitsAllSet: [1, 5]}}}",
+            "{find: 'c', projection: {email: {$slice: [1, 2]}}, sort: {email: {$meta: 'textScore'}}}",
+            "{update: 'c', updates: [{q: {}, u: {$push: {l: {$each: [], $sort: {email: -1}}}}}]}",
+            "{update: 'c', updates: [{q: {}, u: {$push: {email: {$each: [], $slice: -2, $position: 1}}}}]}",
+            "{update: 'c', updates: [{q: {}, u: {$pop: {email: -1}, $currentDate: {email: true}}}]}",
+            "{findAndModify: 'c', update: {$unset: {email: true}, $currentDate: {email: {$type: 'date'}}}}",
+            "{aggregate: 'c', pipeline: [{$lookup: {pipeline: [{$setWindowFields: {sortBy: {email: 1}}}]}}]}",
+            "{createIndexes: 'c', indexes: [{weights: {email: 5}, wildcardProjection: {email: 1}}]}",
         ] {
             assert_eq!(redacted(&redactor, text), to_canonical(parse(text).unwrap().view()));
+        }
+    }
+
+    #[test]
+    fn values_beside_options_and_in_documents_are_replaced() {
+        let redactor = redactor(&["email"]);
+        for text in [
+            "{find: 'c', filter: {email: {$not: {$eq: 'secret'}, $type: 'string'}}}",
+            "{insert: 'c', documents: [{email: {$size: 'secret'}}]}",
+            "{cursor: {firstBatch: [{email: {$type: 'secret'}}]}}",
+            "{update: 'c', updates: [{q: {}, u: {$push: {email: {$each: ['secret'], $slice: 1}}}}]}",
+        ] {
+            let after = redacted(&redactor, text);
+            assert!(!after.contains("secret"), "{after}");
         }
     }
 
