@@ -424,3 +424,23 @@ fn a_running_get_more_shows_the_command_that_opened_its_cursor() {
         waiting.join().unwrap().unwrap();
     });
 }
+
+/// A driver may close its connection directly behind writes without replies.
+#[test]
+fn unacknowledged_writes_that_wait_outlive_their_connection() {
+    const WRITES: i64 = 5;
+    let Some(server) = Server::start() else { return };
+    let (mut client, mut leaving) = (server.connect().unwrap(), server.connect().unwrap());
+    run(&mut client, "{fsync: 1, lock: true, $db: 'admin'}");
+    for number in 0..WRITES {
+        let insert =
+            format!("{{insert: 'c', documents: [{{_id: {number}}}], writeConcern: {{w: 0}}, $db: 'test'}}");
+        leaving.command_unacknowledged(&parse(&insert).unwrap()).unwrap();
+        thread::sleep(Duration::from_millis(20));
+    }
+    drop(leaving);
+    // Longer than the interval of the checks for disconnected clients.
+    thread::sleep(Duration::from_secs(1));
+    run(&mut client, "{fsyncUnlock: 1, $db: 'admin'}");
+    until("all have run", || number(&run(&mut client, "{count: 'c', $db: 'test'}"), "n") == Some(WRITES));
+}

@@ -131,8 +131,8 @@ fn next_serial() -> u64 {
     NEXT.fetch_add(1, Relaxed)
 }
 
-/// Size up to which values are not reserved, in bytes.
-const UNRESERVED_MAX: usize = 64 * 1024;
+/// Size up to which values are not reserved, in bytes. Replies that wait for their client count with its connection.
+const UNRESERVED_MAX: usize = 2 << 20;
 
 /// Time before the first yield of an operation that was not expected to be long, and longest
 /// interval between yields, in microseconds.

@@ -43,6 +43,13 @@ impl Request {
         self.request_state.progress.is_kept()
     }
 
+    /// Returns true for a write without a reply. Its client may close the connection before the write has run.
+    pub(crate) fn is_unacknowledged(&self) -> bool {
+        let is_read =
+            |name| matches!(name, "hello" | "isMaster" | "ismaster" | "getMore" | "find" | "aggregate");
+        self.frame.envelope.more_to_come && self.frame.request().is_ok_and(|request| !is_read(request.name))
+    }
+
     /// Returns the memory of its message in bytes.
     pub(crate) fn frame_bytes(&self) -> usize {
         self.frame.bytes.capacity()

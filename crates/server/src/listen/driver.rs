@@ -66,10 +66,10 @@ pub(crate) struct Driver {
 
 impl Driver {
     /// Returns true if the request that waits for this event ends without its client: it waits only for the journal, or
-    /// in the middle of its writes.
+    /// in the middle of its writes, or it is a write without a reply.
     pub(crate) fn ignores_disconnects(&self, event: &Event) -> bool {
         matches!(event, Event::Journaled { .. })
-            || self.request.as_ref().is_some_and(|request| request.is_kept())
+            || self.request.as_ref().is_some_and(|request| request.is_kept() || request.is_unacknowledged())
     }
 
     /// Creates the driver of a new connection.
