@@ -116,7 +116,7 @@ fn waiting_for_a_session_ends_in_every_way() {
         watch.command(&on("admin", &format!("{{killOp: 1, op: NumberLong({waiting})}}"))).unwrap();
         assert_eq!(second.join().unwrap(), Some(11_601));
         // A client that disconnects.
-        gone.command_unacknowledged(&write(2, "")).unwrap();
+        gone.send_command(&write(2, "")).unwrap();
         until_running(&mut watch, 2);
         drop(gone);
         until_running(&mut watch, 1);
