@@ -431,16 +431,23 @@ fn unacknowledged_writes_that_wait_outlive_their_connection() {
     const WRITES: i64 = 5;
     let Some(server) = Server::start() else { return };
     let (mut client, mut leaving) = (server.connect().unwrap(), server.connect().unwrap());
+    run(&mut client, "{insert: 'source', documents: [{_id: 1}], $db: 'test'}");
     run(&mut client, "{fsync: 1, lock: true, $db: 'admin'}");
-    for number in 0..WRITES {
-        let insert =
-            format!("{{insert: 'c', documents: [{{_id: {number}}}], writeConcern: {{w: 0}}, $db: 'test'}}");
-        leaving.command_unacknowledged(&parse(&insert).unwrap()).unwrap();
+    let out =
+        "{aggregate: 'source', pipeline: [{$out: 'copy'}], cursor: {}, writeConcern: {w: 0}, $db: 'test'}";
+    let insert = |number| {
+        format!("{{insert: 'c', documents: [{{_id: {number}}}], writeConcern: {{w: 0}}, $db: 'test'}}")
+    };
+    for write in (0..WRITES).map(insert).chain([out.to_string()]) {
+        leaving.command_unacknowledged(&parse(&write).unwrap()).unwrap();
         thread::sleep(Duration::from_millis(20));
     }
     drop(leaving);
     // Longer than the interval of the checks for disconnected clients.
     thread::sleep(Duration::from_secs(1));
     run(&mut client, "{fsyncUnlock: 1, $db: 'admin'}");
-    until("all have run", || number(&run(&mut client, "{count: 'c', $db: 'test'}"), "n") == Some(WRITES));
+    until("all have run", || {
+        let mut count = |name| number(&run(&mut client, &format!("{{count: '{name}', $db: 'test'}}")), "n");
+        count("c") == Some(WRITES) && count("copy") == Some(1)
+    });
 }

@@ -14,6 +14,7 @@ use crate::server::{InnerStatus, Server};
 use crate::state::connection::ConnectionState;
 use base::bson::{Builder, Document, DocumentBuf};
 use base::{Error, ErrorCode, err};
+use database::language::stages_of;
 use database::time;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -37,6 +38,18 @@ struct RequestState {
     pending_reply: Option<Box<PendingReply>>,
 }
 
+/// Returns true for reads that clients send without a wish for a reply: of a stream, or by mistake.
+fn is_read(request: &wire::request::Request<'_>) -> bool {
+    match request.name {
+        "hello" | "isMaster" | "ismaster" | "getMore" | "find" => true,
+        "aggregate" => {
+            let pipeline = request.body.get("pipeline").and_then(|pipeline| pipeline.as_array());
+            !pipeline.is_some_and(|pipeline| stages_of(pipeline).any(|(stage, _)| stage.writes()))
+        }
+        _ => false,
+    }
+}
+
 impl Request {
     /// Returns true if the request waits in the middle of its writes. It ends without its client, too.
     pub(crate) fn is_kept(&self) -> bool {
@@ -45,9 +58,7 @@ impl Request {
 
     /// Returns true for a write without a reply. Its client may close the connection before the write has run.
     pub(crate) fn is_unacknowledged(&self) -> bool {
-        let is_read =
-            |name| matches!(name, "hello" | "isMaster" | "ismaster" | "getMore" | "find" | "aggregate");
-        self.frame.envelope.more_to_come && self.frame.request().is_ok_and(|request| !is_read(request.name))
+        self.frame.envelope.more_to_come && self.frame.request().is_ok_and(|request| !is_read(&request))
     }
 
     /// Returns the memory of its message in bytes.

@@ -173,12 +173,15 @@ impl<'d> WriteCommand<'d> for BulkWrite<'_> {
         let done = Retryable::check_single(retryable.as_ref(), is_multi, message).and_then(|()| {
             Retryable::run(retryable.as_mut(), call, position, recall, |done: &Done| done.committed, run)
         });
+        let in_transaction = call.transaction.is_some();
+        let ends = done
+            .as_ref()
+            .is_err_and(|error| ends_command(error, in_transaction) || may_retry(error, retryable.as_ref()));
         if !is_suspended(&done) {
             call.leave_queue();
             operation.counter(call).add(1);
-            let in_transaction = call.transaction.is_some();
             let is_insert = matches!(operation, Operation::Insert(_));
-            if !is_insert || done.as_ref().is_err_and(|error| ends_command(error, in_transaction)) {
+            if !is_insert || ends {
                 Group::end(group, call);
             }
         }
@@ -194,19 +197,14 @@ impl<'d> WriteCommand<'d> for BulkWrite<'_> {
                 }
                 Ok(true)
             }
-            Err(error)
-                if ends_command(&error, call.transaction.is_some())
-                    || may_retry(&error, retryable.as_ref()) =>
-            {
-                Err(error)
-            }
+            Err(error) if ends => Err(error),
             Err(error) => {
                 // A failed statement fails the whole transaction.
-                call.progress.statement_failed = call.transaction.is_some();
+                call.progress.statement_failed = in_transaction;
                 totals.errors += 1;
                 let is_update = matches!(operation, Operation::Update(_));
                 replies.push(failure(position, &error, is_update));
-                Ok(!self.ordered && call.arguments.transaction.is_none())
+                Ok(!self.ordered && !in_transaction)
             }
         }
     }

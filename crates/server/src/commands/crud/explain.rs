@@ -8,6 +8,7 @@ use crate::access::{Requirements, requirements};
 use crate::call::arguments::is_generic;
 use crate::call::{Call, HandlerStatus, Row};
 use crate::commands::diagnostics::server_info::host_name;
+use crate::commands::table;
 use crate::protocol::fields::Fields;
 use crate::state::query_settings::hash_of;
 use base::bson::{Document, DocumentBuf, Value};
@@ -84,7 +85,10 @@ fn explain_command(call: &mut Call<'_>, request: &Request<'_>, verbosity: Verbos
         "update" => explain_update(call, &mut fields, verbosity),
         "delete" => explain_delete(call, &mut fields, verbosity),
         "findAndModify" | "findandmodify" => explain_find_and_modify(call, &mut fields, verbosity),
-        other => Err(err!(CommandNotFound, "Explain failed due to unknown command: {other}")),
+        other => match table::find(other) {
+            Some(command) => Err(err!(IllegalOperation, "Cannot explain cmd: {}", command.name)),
+            None => Err(err!(CommandNotFound, "Explain failed due to unknown command: {other}")),
+        },
     }
 }
 
