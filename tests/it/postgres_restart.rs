@@ -8,6 +8,7 @@ use base::bson::DocumentBuf;
 use base::bson::extended_json::parse;
 use postgres::testing::Cluster;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
 const CLIENTS: usize = 8;
 
@@ -72,4 +73,25 @@ fn a_restart_of_one_host_needs_one_retry() {
     let counted = server.connect().unwrap().command(&parse(count).unwrap()).unwrap();
     let counted = counted.view().get("n").and_then(|n| n.as_i64());
     assert_eq!(counted, i64::try_from(inserted.load(Ordering::Relaxed)).ok());
+}
+
+/// Monitors read serverStatus at intervals, also while PostgreSQL is down.
+#[test]
+fn server_status_does_not_wait_for_a_lost_server() {
+    let Some(cluster) = Cluster::start().unwrap() else {
+        return print_line("serverStatus without PostgreSQL skipped: it isn't installed");
+    };
+    let Some(server) = Server::on_schema(&cluster.connection_string(), "lost") else { return };
+    let mut client = server.connect().unwrap();
+    let status = parse("{serverStatus: 1, oplog: 1, $db: 'admin'}").unwrap();
+    let error = |reply: &DocumentBuf| {
+        let section = reply.view().get("vellum").and_then(|section| section.as_document()).unwrap();
+        section.get("membersError").and_then(|text| text.as_str()).map(str::to_string)
+    };
+    assert_eq!(error(&client.command(&status).unwrap()), None);
+    drop(cluster);
+    let began = Instant::now();
+    let reply = client.command(&status).unwrap();
+    assert!(is_ok(&reply) && error(&reply).is_some(), "{}", reply.view());
+    assert!(began.elapsed() < Duration::from_secs(8), "{:?}", began.elapsed());
 }

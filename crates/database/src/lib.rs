@@ -110,3 +110,9 @@ pub(crate) fn storage_error(error: storage::Error) -> base::Error {
         other => err!(InternalError, "storage engine: {other}"),
     }
 }
+
+/// Makes a report about the server. Its waits for a lost store end after a second.
+pub fn within_report<T>(read: impl FnOnce() -> T) -> T {
+    let late = base::ErrorCode::HostUnreachable.number();
+    cancellation::within_time(std::time::Duration::from_secs(1), late, read)
+}

@@ -4,8 +4,10 @@
 //! replacement of a server. The thread runs a command with a time limit, which may also be killed.
 //! The caller that runs the command sets the end of its waits here.
 
+use crate::time;
 use std::cell::RefCell;
 use std::rc::Rc;
+use std::time::Duration;
 
 /// Reason for the end of a wait: a number with a meaning for the caller.
 pub type Reason = i32;
@@ -30,6 +32,13 @@ pub fn within<T>(reason: impl Fn() -> Option<Reason> + 'static, work: impl FnOnc
     let before = CURRENT.with(|current| current.borrow_mut().replace(Rc::new(reason)));
     let _before = RestoreOnDrop(before);
     work()
+}
+
+/// Runs work on this thread. Its waits end after `limit` with the reason `late`, or earlier with the present check.
+pub fn within_time<T>(limit: Duration, late: Reason, work: impl FnOnce() -> T) -> T {
+    let (end, outer) = (time::now() + limit, CURRENT.with(|current| current.borrow().clone()));
+    let is_late = move || (time::now() >= end).then_some(late);
+    within(move || outer.as_ref().and_then(|outer| outer()).or_else(&is_late), work)
 }
 
 /// Returns true if the thread's waits have a limit.
@@ -59,5 +68,14 @@ mod tests {
             },
         );
         assert!(!is_limited());
+    }
+
+    #[test]
+    fn the_earlier_of_two_checks_ends_a_wait() {
+        within_time(Duration::from_secs(600), 2, || assert!(is_limited() && reason().is_none()));
+        within_time(Duration::ZERO, 2, || {
+            assert_eq!(reason(), Some(2));
+            within_time(Duration::from_secs(600), 3, || assert_eq!(reason(), Some(2)));
+        });
     }
 }

@@ -18,7 +18,7 @@ use crate::state::settings::Settings;
 use crate::state::tls::Tls;
 use base::bson::{Builder, FieldName, Value};
 use base::{Namespace, Result};
-use database::{Database, time};
+use database::{Database, time, within_report};
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{self, Relaxed};
 use std::time::Instant;
@@ -53,7 +53,12 @@ const SECTIONS: &[Section] = &[
     ("metrics", |server, out| metrics(&server.counters, &server.database, out)),
 ];
 
+/// Monitors read it at intervals, also while the store is down.
 fn server_status(call: &mut Call<'_>) -> Result<HandlerStatus> {
+    within_report(|| append_status(call))
+}
+
+fn append_status(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let mut fields = call.fields().after_name();
     let mut sections = Vec::new();
     for section in SECTIONS {
@@ -94,12 +99,23 @@ fn server_status(call: &mut Call<'_>) -> Result<HandlerStatus> {
         // A set of one has no member to warm up.
         reply.begin_document(c"mirroredReads").append(c"seen", 0i64).append(c"sent", 0i64).end();
     }
-    if shows_log && let Some((earliest, latest)) = server.database.log_window()? {
-        reply.begin_document(c"oplog").begin_document(c"latestOptime");
-        reply.append(c"ts", Value::Timestamp(latest)).append(c"t", 1i64).end();
-        reply.append(c"earliestOptime", Value::Timestamp(earliest)).end();
+    if shows_log {
+        oplog(&server.database, reply);
     }
     Ok(HandlerStatus::Done)
+}
+
+/// Appends the window of the oplog, or the reason that it is not known.
+fn oplog(database: &Database, reply: &mut Builder) {
+    match database.log_window() {
+        Ok(None) => {}
+        Ok(Some((earliest, latest))) => {
+            reply.begin_document(c"oplog").begin_document(c"latestOptime");
+            reply.append(c"ts", Value::Timestamp(latest)).append(c"t", 1i64).end();
+            reply.append(c"earliestOptime", Value::Timestamp(earliest)).end();
+        }
+        Err(error) => _ = reply.begin_document(c"oplog").append(c"error", error.message()).end(),
+    }
 }
 
 /// Counts the collections by kind.

@@ -18,6 +18,7 @@ pub(crate) use response::Response;
 use crate::server::Server;
 use crate::state::http::PATHS;
 use base::bson::Builder;
+use database::within_report;
 use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
@@ -111,7 +112,7 @@ fn route(exchange: Exchange<'_>) -> Result<Response, Answer> {
         "/session" => commands::session(exchange),
         "/slow" => commands::slow(exchange),
         "/working-set" => commands::working_set(exchange),
-        _ => users::client(exchange).map(|client| metrics::answer(server, &client)),
+        _ => users::client(exchange).map(|client| within_report(|| metrics::answer(server, &client))),
     }
 }
 
