@@ -12,7 +12,8 @@
 //! segment could be created. Connections above four fifths are therefore refused, as in MongoDB.
 //!
 //! SIGHUP reopens the log and reads certificates again. SIGUSR1 begins a new log file. Neither ends
-//! the server.
+//! the server. SIGUSR2 (in mongod: the stacks of all threads) and SIGXFSZ (a file at `ulimit -f`, whose write fails)
+//! are only logged.
 //!
 //! The first SIGTERM or SIGINT triggers the action of [`StopSignal`]: during the start it ends scripts, later it stops
 //! the server. A second one ends the process without waiting for running commands and the last checkpoint. The next
@@ -177,8 +178,9 @@ pub(crate) fn end_group(leader: u32) {
 #[cfg(unix)]
 pub(crate) fn watch_signals(tls: Option<Arc<Tls>>) -> io::Result<Arc<StopSignal>> {
     use server::logging;
-    use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
-    let mut signals = signal_hook::iterator::Signals::new([SIGHUP, SIGUSR1, SIGTERM, SIGINT])?;
+    use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2, SIGXFSZ};
+    let watched = [SIGHUP, SIGUSR1, SIGUSR2, SIGXFSZ, SIGTERM, SIGINT];
+    let mut signals = signal_hook::iterator::Signals::new(watched)?;
     let stop = Arc::<StopSignal>::default();
     let received = stop.clone();
     storage::threads::spawn("vellum-signals", None, move || {
@@ -196,6 +198,9 @@ pub(crate) fn watch_signals(tls: Option<Arc<Tls>>) -> io::Result<Arc<StopSignal>
                 SIGHUP => {
                     logging::reopen().map(|()| log::info!(c = "CONTROL"; "SIGHUP: reopened the log"))
                 }
+                SIGUSR2 => Ok(log::info!(c = "CONTROL"; "SIGUSR2: no effect; the command currentOp lists running operations")),
+                SIGXFSZ => Ok(log::error!(c = "STORAGE"; "SIGXFSZ: a file is at the size limit of the process \
+                     (ulimit -f)")),
                 _ => logging::rotate().map(|old| match old {
                     Some(old) => {
                         log::info!(c = "CONTROL"; "SIGUSR1: rotated the log; earlier lines are in {}", old.display())

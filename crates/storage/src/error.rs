@@ -71,9 +71,13 @@ impl std::error::Error for Error {}
 
 impl From<io::Error> for Error {
     fn from(error: io::Error) -> Self {
-        match error.kind() {
-            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Error::Full(error.to_string()),
-            kind => Error::Io { kind, message: error.to_string() },
-        }
+        let message = error.to_string();
+        if is_full(&error) { Error::Full(message) } else { Error::Io { kind: error.kind(), message } }
     }
+}
+
+/// Returns true for an error that means a full disk, or a limit of the process (`ulimit -f`).
+pub(crate) fn is_full(error: &io::Error) -> bool {
+    use io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
+    matches!(error.kind(), StorageFull | QuotaExceeded | FileTooLarge)
 }

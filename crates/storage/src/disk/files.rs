@@ -6,6 +6,7 @@
 //! A write to the base's file without space is repeated until it succeeds ([`Control`]), and only its checkpoint waits.
 //! Meanwhile readers continue, and writers continue until the memory for changes is full.
 
+use crate::error::is_full;
 use crate::{Error, EventCount, Result};
 use parking_lot::{Condvar, Mutex};
 use std::any::Any;
@@ -191,6 +192,15 @@ impl Files for SystemFiles {
     }
 
     fn lock(&self, path: &Path) -> io::Result<Box<dyn Any + Send + Sync>> {
+        let held = || {
+            let process = fs::read_to_string(path).unwrap_or_default();
+            Err(io::Error::new(io::ErrorKind::WouldBlock, process))
+        };
+        // Users remove the file, as they do with `mongod.lock`. Not every file system has locks for directories.
+        let directory = path.parent().filter(|_| cfg!(unix)).and_then(|parent| fs::File::open(parent).ok());
+        if let Some(Err(fs::TryLockError::WouldBlock)) = directory.as_ref().map(fs::File::try_lock) {
+            return held();
+        }
         let file = fs::OpenOptions::new().write(true).create(true).truncate(false).open(path)?;
         match file.try_lock() {
             Ok(()) => {
@@ -198,12 +208,9 @@ impl Files for SystemFiles {
                 let _ = file
                     .set_len(0)
                     .and_then(|()| (&file).write_all(std::process::id().to_string().as_bytes()));
-                Ok(Box::new(file))
+                Ok(Box::new((directory, file)))
             }
-            Err(fs::TryLockError::WouldBlock) => {
-                let process = fs::read_to_string(path).unwrap_or_default();
-                Err(io::Error::new(io::ErrorKind::WouldBlock, process))
-            }
+            Err(fs::TryLockError::WouldBlock) => held(),
             Err(fs::TryLockError::Error(error)) => Err(error),
         }
     }
@@ -359,9 +366,4 @@ impl Control {
             }
         }
     }
-}
-
-/// Returns true for an error that means a full disk.
-fn is_full(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
