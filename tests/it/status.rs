@@ -1,8 +1,10 @@
 //! Fields for monitoring: mongostat, mongotop, Compass and exporters request them by name and type.
 
+use crate::client::Client;
 use crate::print_line;
 use crate::requests::run;
 use crate::server::Server;
+use base::bson::extended_json::parse;
 use base::bson::{DocumentBuf, Type, Value};
 
 /// Returns the value at a path of fields.
@@ -49,6 +51,7 @@ const LONGS: &[&str] = &[
     "metrics/queryExecutor/scanned",
     "metrics/queryExecutor/scannedObjects",
     "metrics/operation/scanAndOrder",
+    "metrics/operation/writeConflicts",
     "metrics/ttl/passes",
     "metrics/commands/find/total",
     "transactions/totalStarted",
@@ -63,6 +66,7 @@ const INTEGERS: &[&str] = &[
     "globalLock/currentQueue/total",
     "globalLock/activeClients/readers",
     "globalLock/activeClients/writers",
+    "globalLock/activeClients/total",
     "mem/bits",
     "mem/resident",
     "mem/virtual",
@@ -71,13 +75,15 @@ const INTEGERS: &[&str] = &[
 
 #[test]
 fn server_status_has_the_fields_of_tools_with_correct_counts() {
-    let Some(server) = Server::start() else { return print_line("status: skipped, no server yet") };
+    let started = Server::start_with(&["--replset", "rs0"]);
+    let Some(server) = started else { return print_line("status: skipped, no server yet") };
     let mut client = server.connect().unwrap();
     run(
         &mut client,
         "{insert: 'c', documents: [{_id: 1, a: 1}, {_id: 2, a: 2}, {_id: 3, a: 3}], $db: 'status'}",
     );
     run(&mut client, "{createIndexes: 'c', indexes: [{key: {a: 1}, name: 'a_1'}], $db: 'status'}");
+    conflict(&mut client);
     let before = run(&mut client, "{serverStatus: 1, $db: 'admin'}");
     assert_types(&before, Type::Int64, LONGS);
     assert_types(&before, Type::Int32, INTEGERS);
@@ -96,8 +102,25 @@ fn server_status_has_the_fields_of_tools_with_correct_counts() {
         assert_eq!(grown("metrics/queryExecutor/scanned"), 2.0);
         assert_eq!(grown("metrics/queryExecutor/scannedObjects"), 5.0);
         assert_eq!(grown("metrics/operation/scanAndOrder"), 1.0);
+        assert_eq!(number(&after, "metrics/operation/writeConflicts"), 1.0);
+        // serverStatus itself reads no data.
+        assert_eq!(number(&after, "globalLock/activeClients/total"), 0.0);
         assert_eq!(grown("metrics/document/returned"), 5.0);
     }
+}
+
+/// Lets two transactions update one document.
+fn conflict(client: &mut Client) {
+    let mut update = |session: u8| {
+        let of = format!(
+            "lsid: {{id: UUID('00000000-0000-0000-0000-00000000000{session}')}}, txnNumber: NumberLong(1)"
+        );
+        let updates = "updates: [{q: {_id: 1}, u: {$inc: {a: 1}}}]";
+        let rest = "autocommit: false, startTransaction: true, $db: 'status'";
+        client.command(&parse(&format!("{{update: 'c', {updates}, {of}, {rest}}}")).unwrap()).unwrap()
+    };
+    assert_eq!(number(&update(1), "ok"), 1.0);
+    assert_eq!(number(&update(2), "code"), 112.0);
 }
 
 #[test]

@@ -357,6 +357,11 @@ impl Database {
         (keys_examined.load(Relaxed), docs_examined.load(Relaxed), sorts.load(Relaxed))
     }
 
+    /// Returns the number of write conflicts since the start: of transactions, and of writes that began again.
+    pub fn write_conflicts(&self) -> u64 {
+        self.operations.write_conflicts.load(Relaxed)
+    }
+
     /// Returns true if writes that make the data grow are refused.
     pub fn refuses_growth(&self) -> bool {
         self.operations.refuses_growth.load(Relaxed)

@@ -34,6 +34,8 @@ pub(crate) struct Shared {
     pub(crate) keys_examined: AtomicU64,
     pub(crate) docs_examined: AtomicU64,
     pub(crate) sorts: AtomicU64,
+    /// Write conflicts since the start.
+    pub(crate) write_conflicts: AtomicU64,
     /// Approximate bytes of documents that commits have replaced or removed since the start. Old
     /// snapshots keep them.
     pub(crate) replaced: AtomicU64,

@@ -15,9 +15,10 @@ use crate::changes::{Applied, Changes};
 use crate::database::Database;
 use crate::operation::{Operation, Ready, wait_interruptibly};
 use crate::storage_error;
-use base::{Result, bail};
+use base::{ErrorCode, Result, bail};
 use query::Interrupt;
 use std::mem;
+use std::sync::atomic::Ordering::Relaxed;
 use std::task::Waker;
 use std::time::Duration;
 use storage::store::{
@@ -46,6 +47,19 @@ impl Database {
     ///
     /// Errors: as [`apply`](Self::apply), except DuplicateKey.
     pub(crate) fn apply_several(&self, operation: &Operation, changes: &mut Changes) -> Result<Applied> {
+        let applied = self.try_apply(operation, changes);
+        let is_conflict = match &applied {
+            Ok(Applied::Retry) => true,
+            Err(error) => error.code() == ErrorCode::WriteConflict,
+            Ok(_) => false,
+        };
+        if is_conflict {
+            self.operations.write_conflicts.fetch_add(1, Relaxed);
+        }
+        applied
+    }
+
+    fn try_apply(&self, operation: &Operation, changes: &mut Changes) -> Result<Applied> {
         if changes.grows_data {
             self.operations.check_growth()?;
         }

@@ -117,6 +117,11 @@ impl Current {
     pub(crate) fn shown_id(&self) -> i32 {
         self.operation_id as i32
     }
+
+    /// Returns true if the command waits without a thread, such as for the next event of a change stream.
+    pub(crate) fn is_waiting(&self) -> bool {
+        self.waiting.is_some()
+    }
 }
 
 /// The operation of a command, with its counts before the command.

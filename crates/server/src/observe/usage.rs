@@ -152,7 +152,7 @@ impl Usage {
         if let Some(sum) = collection_usage.kinds.get_mut(kind) {
             sum.add(one);
         }
-        if let Some(latency) = collection_usage.classes.get_mut(class(command)) {
+        if let Some(latency) = collection_usage.classes.get_mut(class(command) as usize) {
             latency.sum.add(one);
             latency.histogram.add(bucket(micros), 1);
         }
@@ -229,12 +229,20 @@ fn kind(command: &str) -> (usize, bool) {
     }
 }
 
-/// Returns the class of a command in `latencyStats`.
-fn class(command: &str) -> usize {
+/// Class of a command, in the order of [`CLASSES`].
+#[derive(Clone, Copy)]
+pub(crate) enum Class {
+    Reads,
+    Writes,
+    Commands,
+}
+
+/// Returns the class of a command.
+pub(crate) fn class(command: &str) -> Class {
     match command {
-        "find" | "getMore" | "aggregate" | "count" | "distinct" => 0,
-        "insert" | "update" | "delete" | "findAndModify" => 1,
-        _ => 2,
+        "find" | "getMore" | "aggregate" | "count" | "distinct" => Class::Reads,
+        "bulkWrite" | "insert" | "update" | "delete" | "findAndModify" => Class::Writes,
+        _ => Class::Commands,
     }
 }
 

@@ -8,7 +8,7 @@ use crate::commands::table;
 use crate::observe::activity::Activities;
 use crate::observe::counters::{Collections, Connections, Counters, LOGINS, PROTOCOLS, Process, TryCounter};
 use crate::observe::operations::Operations;
-use crate::observe::usage::{KINDS, Sum};
+use crate::observe::usage::{Class, KINDS, Sum, class};
 use crate::process::logging::now_millis;
 use crate::process::memory::process_bytes;
 use crate::server::Server;
@@ -179,7 +179,14 @@ fn connections(server: &Server, reply: &mut Builder) {
 }
 
 fn global_lock(started: Instant, activities: &Activities, reply: &mut Builder) {
-    let active = activities.all().iter().filter(|activity| activity.current().is_some()).count() as i32;
+    let (mut readers, mut writers) = (0, 0);
+    for current in activities.all().iter().filter_map(|activity| activity.current()) {
+        match class(current.command) {
+            Class::Reads => readers += i32::from(!current.is_waiting()),
+            Class::Writes => writers += 1,
+            Class::Commands => {}
+        }
+    }
     reply.append(c"totalTime", time::since(started).as_micros() as i64);
     reply
         .begin_document(c"currentQueue")
@@ -189,9 +196,9 @@ fn global_lock(started: Instant, activities: &Activities, reply: &mut Builder) {
         .end();
     reply
         .begin_document(c"activeClients")
-        .append(c"total", active)
-        .append(c"readers", active)
-        .append(c"writers", 0)
+        .append(c"total", readers + writers)
+        .append(c"readers", readers)
+        .append(c"writers", writers)
         .end();
 }
 
@@ -373,7 +380,8 @@ fn metrics(counters: &Counters, database: &Database, reply: &mut Builder) {
         .append(c"updated", count(&counted.documents_updated))
         .end();
     let (keys, documents, sorts) = database.examined();
-    reply.begin_document(c"operation").append(c"scanAndOrder", sorts as i64).end();
+    reply.begin_document(c"operation").append(c"scanAndOrder", sorts as i64);
+    reply.append(c"writeConflicts", database.write_conflicts() as i64).end();
     reply.begin_document(c"queryExecutor").append(c"scanned", keys as i64);
     reply.append(c"scannedObjects", documents as i64).end();
     reply.begin_document(c"ttl").append(c"deletedDocuments", count(&counted.ttl_deleted));
