@@ -194,13 +194,18 @@ pub(crate) fn watch_signals(tls: Option<Arc<Tls>>) -> io::Result<Arc<StopSignal>
                 }
                 continue;
             }
+            if signal == SIGUSR2 {
+                log::info!(c = "CONTROL"; "SIGUSR2: no effect; the command currentOp lists running operations");
+                continue;
+            }
+            if signal == SIGXFSZ {
+                log::error!(c = "STORAGE"; "SIGXFSZ: a file is at the size limit of the process (ulimit -f)");
+                continue;
+            }
             let done = match signal {
                 SIGHUP => {
                     logging::reopen().map(|()| log::info!(c = "CONTROL"; "SIGHUP: reopened the log"))
                 }
-                SIGUSR2 => Ok(log::info!(c = "CONTROL"; "SIGUSR2: no effect; the command currentOp lists running operations")),
-                SIGXFSZ => Ok(log::error!(c = "STORAGE"; "SIGXFSZ: a file is at the size limit of the process \
-                     (ulimit -f)")),
                 _ => logging::rotate().map(|old| match old {
                     Some(old) => {
                         log::info!(c = "CONTROL"; "SIGUSR1: rotated the log; earlier lines are in {}", old.display())
