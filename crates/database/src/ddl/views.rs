@@ -221,15 +221,23 @@ impl Views<'_> {
         }
     }
 
-    /// Errors: OptionNotSupportedOnView if the new view reads a view with another collation.
+    /// Errors: OptionNotSupportedOnView if the new view reads a view with another collation, or is
+    /// read by one.
     fn check_collation(&self, collation: &Collation) -> Result<()> {
         let made = self.namespace;
-        for name in self.made.reads() {
-            let Ok(other) = Namespace::new(made.database(), &name) else { continue };
-            let view = self.catalog.get(&other).filter(|collection| collection.is_view());
-            if view.is_some_and(|view| view.options.collation != *collation) {
-                bail!(OptionNotSupportedOnView, "View {made} has conflicting collation with view {other}");
-            }
+        let other = |name: &str| {
+            let other = Namespace::new(made.database(), name).ok()?;
+            let view = self.catalog.get(&other).filter(|collection| collection.is_view())?;
+            (other != *made && view.options.collation != *collation).then_some(other)
+        };
+        if let Some(other) = self.made.reads().iter().find_map(|name| other(name)) {
+            bail!(OptionNotSupportedOnView, "View {made} has conflicting collation with view {other}");
+        }
+        if let Some(other) = self.catalog.views_reading(made.database(), made.collection()).find_map(other) {
+            bail!(
+                OptionNotSupportedOnView,
+                "View {made} has a collation that does not match the collation of view {other}"
+            );
         }
         Ok(())
     }

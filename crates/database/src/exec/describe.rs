@@ -114,7 +114,11 @@ impl Node {
             }
             Node::Express { access, filter } => express(access, filter, out),
             Node::CountScan(scan) => scan.describe_as("COUNT_SCAN", out),
-            Node::DistinctScan { scan, path } => covered(None, of_path(path), scan, out),
+            Node::DistinctScan { scan, fetches: true, .. } => {
+                out.node("FETCH", None, |_| {});
+                out.input(|out| scan.describe(out));
+            }
+            Node::DistinctScan { scan, path, .. } => covered(None, of_path(path), scan, out),
             Node::ProjectionCovered { scan, covering, filter } => {
                 let fields = out.projection.clone().unwrap_or_else(|| covering.fields());
                 covered(filter.as_ref().map(Part::describe), fields, scan, out);

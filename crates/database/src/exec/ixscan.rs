@@ -261,6 +261,8 @@ pub(crate) struct DistinctScan {
     parts: usize,
     /// True if some documents have arrays on the path.
     arrays: bool,
+    /// True if the keys do not contain the values.
+    fetches: bool,
     stats: Stats,
     fetched: u64,
 }
@@ -268,11 +270,18 @@ pub(crate) struct DistinctScan {
 impl DistinctScan {
     /// Returns the values at `path` from a scan that keeps its keys. `path` is the last of the
     /// leading `parts` of its index.
-    pub(crate) fn new(exec_context: &Arc<ExecContext>, scan: IndexScan, parts: usize, path: &Path) -> Self {
+    pub(crate) fn new(
+        exec_context: &Arc<ExecContext>,
+        scan: IndexScan,
+        parts: usize,
+        path: &Path,
+        fetches: bool,
+    ) -> Self {
         let covering = Covering::new(scan.spec(), &|other| other + 1 == parts);
         let arrays = scan.is_multikey(parts - 1);
         DistinctScan {
             arrays,
+            fetches,
             exec_context: exec_context.clone(),
             scan: scan.by_key(),
             covering,
@@ -287,7 +296,7 @@ impl DistinctScan {
 impl RecordStream for DistinctScan {
     fn next(&mut self) -> Result<Option<Row>> {
         while let Some(id) = self.scan.next()? {
-            let made = match self.scan.key() {
+            let made = match self.scan.key().filter(|_| !self.fetches) {
                 Some(key) => self.covering.document(&key.key_string, &key.type_bits)?,
                 None => None,
             };
@@ -315,7 +324,8 @@ impl RecordStream for DistinctScan {
                 self.stats.advance();
                 return Ok(Some(record));
             }
-            if self.path.get(record.document.view()).is_some_and(|value| value.kind() == Type::Null) {
+            // A missing field has the key of null.
+            if self.path.get(record.document.view()).is_some() {
                 self.scan.pass(self.parts)?;
                 self.stats.advance();
                 return Ok(Some(record));

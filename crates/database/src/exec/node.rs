@@ -32,8 +32,8 @@ pub(crate) enum Node {
     Express { access: Arc<Access>, filter: Option<Arc<Matcher>> },
     /// COUNT_SCAN: records without content.
     CountScan(Scan),
-    /// PROJECTION_COVERED over DISTINCT_SCAN: a document for each value of a path.
-    DistinctScan { scan: Scan, path: Path },
+    /// DISTINCT_SCAN: a document for each value of a path, below PROJECTION_COVERED or FETCH.
+    DistinctScan { scan: Scan, path: Path, fetches: bool },
     /// PROJECTION_COVERED: documents built from keys.
     ProjectionCovered { scan: Scan, covering: Covering, filter: Option<Part> },
     /// FETCH: the documents of ids.
@@ -217,7 +217,7 @@ impl Node {
             self.base(),
             Node::Express { .. }
                 | Node::CountScan(_)
-                | Node::DistinctScan { .. }
+                | Node::DistinctScan { fetches: false, .. }
                 | Node::ProjectionCovered { .. }
         )
     }
@@ -258,8 +258,9 @@ impl Node {
             }
             Node::Express { access, filter } => Box::new(Express::new(around, access, filter.clone())),
             Node::CountScan(scan) => Box::new(CountScan(IndexScan::open(around, scan, none)?)),
-            Node::DistinctScan { scan, path } => {
-                Box::new(DistinctScan::new(around, IndexScan::open(around, scan, none)?, scan.first_of, path))
+            Node::DistinctScan { scan, path, fetches } => {
+                let keys = IndexScan::open(around, scan, none)?;
+                Box::new(DistinctScan::new(around, keys, scan.first_of, path, *fetches))
             }
             Node::ProjectionCovered { scan, covering, filter } => {
                 let keys = IndexScan::open(around, scan, none)?;

@@ -11,7 +11,7 @@ use crate::plan::{self, Plan, Read};
 use crate::read::{AggregateRequest, OtherCollections, PlannedPipeline, check_first_stage, stages};
 use crate::scope::Scope;
 use base::bson::{Array, Builder, Document, DocumentBuf, Path, Value};
-use base::{Namespace, Result, bail, err};
+use base::{Namespace, Result, bail};
 use parking_lot::Mutex;
 use query::pipeline::{Environment, from_fn};
 use query::{Pipeline, Stage};
@@ -83,21 +83,23 @@ impl Database {
             out.append(c"explainVersion", "2");
         }
         let groups = if let Top::Groups(groups, _) = &top { groups.clone() } else { Vec::new() };
-        let subject = Subject { namespace, collection: &collection, plan: &plan, top };
+        let (plans, left) = shown.split_at(taken);
+        let piped = !left.is_empty();
+        let subject =
+            Subject { namespace, collection: &collection, plan: &plan, top, piped, ends_at_first: false };
         if rest.is_empty() {
             subject.explain(verbosity, &mut drain, &mut out)?;
             return Ok(out.finish());
         }
         let counted = Counted::default();
-        let mut run = |stream| {
-            let done = counted.run(stream, &rest, &environment)?;
+        let mut run = |stream: &Records, effect: &mut Effect| {
+            counted.run(stream, &rest, &environment, effect)?;
             for (group, (_, stage)) in groups.iter().zip(&shown) {
                 group.store(counted.after(stage + 1).unwrap_or(0), Relaxed);
             }
-            Ok(done)
+            Ok(())
         };
         subject.explain(verbosity, &mut run, &mut out)?;
-        let (plans, left) = shown.split_at(taken);
         let explained = out.finish();
         let from = plans.last().map_or(0, |(_, stage)| stage + 1);
         Ok(if left.is_empty() { explained } else { around(&explained, left, from, &counted) })
@@ -248,10 +250,14 @@ struct Counted {
 }
 
 impl Counted {
-    /// Runs the stages over a plan's output. The stages own their source, so the plan is shared
-    /// with them and returned afterwards.
-    fn run(&self, stream: Records, rest: &Pipeline, environment: &Environment) -> Result<(Records, Effect)> {
-        let shared_stream = Arc::new(Mutex::new(stream));
+    /// Runs the stages over a plan's output. The stages own their source, so they share the plan.
+    fn run(
+        &self,
+        stream: &Records,
+        rest: &Pipeline,
+        environment: &Environment,
+        effect: &mut Effect,
+    ) -> Result<()> {
         let mut counts = Vec::new();
         let mut count = |mut stage: Box<dyn Stage>| -> Box<dyn Stage> {
             let count = Arc::new(AtomicU64::new(0));
@@ -262,16 +268,13 @@ impl Counted {
                 Ok(next)
             })
         };
-        let plan = shared_stream.clone();
+        let plan = stream.clone();
         let source = count(from_fn(move || plan.lock().next()));
         let mut stages = rest.run_through(source, environment, &mut count)?;
-        while stages.next()?.is_some() {}
-        drop(stages);
-        let matched = counts.first().map_or(0, |count| count.load(Relaxed));
+        let outcome = std::iter::from_fn(|| stages.next().transpose()).try_for_each(|row| row.map(drop));
+        effect.matched = counts.first().map_or(0, |count| count.load(Relaxed));
         *self.counts.lock() = counts;
-        let stream =
-            Arc::into_inner(shared_stream).ok_or_else(|| err!(InternalError, "a stage kept its source"))?;
-        Ok((stream.into_inner(), Effect { matched, ..Effect::default() }))
+        outcome
     }
 
     /// Appends the stages, each with its number of output documents if known.

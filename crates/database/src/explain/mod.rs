@@ -11,10 +11,12 @@ mod read;
 mod tests;
 
 use crate::catalog::collection::Collection;
-use crate::exec::{Explainer, Node, RecordStream, Report, Stats};
+use crate::database::is_stale;
+use crate::exec::{Explainer, Limit, Node, RecordStream, Report, Stats};
 use crate::plan::{Plan, shape};
 use base::bson::{Builder, DocumentBuf};
 use base::{Error, Namespace, Result};
+use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Instant;
@@ -66,21 +68,25 @@ pub(crate) struct Subject<'a> {
     pub(crate) collection: &'a Collection,
     pub(crate) plan: &'a Plan,
     pub(crate) top: Top,
+    /// True if stages outside of the plan receive its documents. As in MongoDB, an error of such a pipeline is an error
+    /// of its explanation.
+    pub(crate) piped: bool,
+    /// True if the statement ends by itself at the first document.
+    pub(crate) ends_at_first: bool,
 }
 
-/// A running plan.
-pub(crate) type Records = Box<dyn RecordStream>;
+/// A running plan. The stages of a pipeline share it.
+pub(crate) type Records = Arc<Mutex<Box<dyn RecordStream>>>;
 
-/// Runs a plan to its end. Returns the plan and its effect.
-pub(crate) type Run<'r> = &'r mut dyn FnMut(Records) -> Result<(Records, Effect)>;
+/// Runs a plan to its end or to its first error, and notes the effect.
+pub(crate) type Run<'r> = &'r mut dyn FnMut(&Records, &mut Effect) -> Result<()>;
 
 /// Runs a plan to its end.
-pub(crate) fn drain(mut stream: Records) -> Result<(Records, Effect)> {
-    let mut matched = 0;
-    while stream.next()?.is_some() {
-        matched += 1;
+pub(crate) fn drain(stream: &Records, effect: &mut Effect) -> Result<()> {
+    while stream.lock().next()?.is_some() {
+        effect.matched += 1;
     }
-    Ok((stream, Effect { matched, ..Effect::default() }))
+    Ok(())
 }
 
 impl Subject<'_> {
@@ -147,9 +153,20 @@ impl Subject<'_> {
         let start = time::now();
         self.plan.mark_explained();
         let tree = &self.plan.tree;
-        let (stream, effect) = run(self.plan.open(tree)?)?;
-        let printed = self.print(tree, Some((effect, Report::of(stream.as_ref()))));
-        out.begin_document(c"executionStats").append(c"executionSuccess", true);
+        let mut stream = self.plan.open(tree)?;
+        if self.ends_at_first {
+            stream = Box::new(Limit::first(stream));
+        }
+        let (stream, mut effect) = (Arc::new(Mutex::new(stream)), Effect::default());
+        let failure = match run(&stream, &mut effect) {
+            Err(error) if self.piped || is_stale(&error) => return Err(error),
+            outcome => outcome.err(),
+        };
+        let printed = self.print(tree, Some((effect, Report::of(stream.lock().as_ref()))));
+        out.begin_document(c"executionStats").append(c"executionSuccess", failure.is_none());
+        if let Some(error) = failure {
+            out.append(c"errorMessage", error.message()).append(c"errorCode", error.code().number());
+        }
         printed.append_to(self.returned(effect), start, self.is_classic().then_some(self.plan.cached), out);
         if verbosity == Verbosity::AllPlansExecution {
             self.all_plans(out)?;
@@ -164,11 +181,11 @@ impl Subject<'_> {
         for tree in &self.rejected() {
             let start = time::now();
             let mut stream = self.plan.open(tree)?;
-            let mut matched = 0;
-            while matched < TRIAL_RESULTS && stream.next()?.is_some() {
-                matched += 1;
+            let mut effect = Effect::default();
+            // The statistics of a plan that fails end at its error.
+            while effect.matched < TRIAL_RESULTS && stream.next().is_ok_and(|next| next.is_some()) {
+                effect.matched += 1;
             }
-            let effect = Effect { matched, ..Effect::default() };
             let printed = self.print(tree, Some((effect, Report::of(stream.as_ref()))));
             out.push_document();
             printed.append_to(self.returned(effect), start, self.is_classic().then_some(false), out);

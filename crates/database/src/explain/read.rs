@@ -7,7 +7,6 @@ use super::{Effect, Records, Subject, Top, Verbosity, begin, drain, missing};
 use crate::catalog::collection::Collection;
 use crate::catalog::history::View;
 use crate::database::Database;
-use crate::exec::Limit;
 use crate::plan::{self, Hint, Read};
 use crate::read::{AggregateRequest, FindRequest, stages};
 use crate::scope::Scope;
@@ -78,9 +77,9 @@ impl Database {
             return Ok(missing(namespace, &matcher, verbosity, "RECORD_STORE_FAST_COUNT"));
         }
         let read = Read { hint, skip, limit, covering: Some(Vec::new()), ..Read::new(matcher) };
-        let mut count = |mut stream: Records| {
-            let matched = stream.count()?;
-            Ok((stream, Effect { matched, ..Effect::default() }))
+        let mut count = |stream: &Records, effect: &mut Effect| {
+            effect.matched = stream.lock().count()?;
+            Ok(())
         };
         explained(scope, (view, &collection), read, Top::Count { skip }, verbosity, &mut count)
     }
@@ -165,7 +164,7 @@ impl Database {
         verbosity: Verbosity,
     ) -> Result<DocumentBuf> {
         let Scope { context, .. } = scope;
-        let mut run = |stream| would_update(stream, request, context);
+        let mut run = |stream: &Records, effect: &mut Effect| would_update(stream, effect, request, context);
         self.explain_write(scope, request.read(), Top::Update { returns: false }, verbosity, &mut run)
     }
 
@@ -192,7 +191,8 @@ impl Database {
             }
             Action::Update { request, .. } => {
                 let top = Top::Update { returns: true };
-                let mut run = |stream| would_update(stream, request, context);
+                let mut run =
+                    |stream: &Records, effect: &mut Effect| would_update(stream, effect, request, context);
                 self.explain_write(scope, read, top, verbosity, &mut run)
             }
         }
@@ -208,19 +208,20 @@ impl Database {
     ) -> Result<DocumentBuf> {
         let Scope { namespace, .. } = scope;
         // A write of one document ends by itself. A sort receives the limit.
-        let first = read.limit == 1 && read.sort.is_none();
-        if first {
+        let ends_at_first = read.limit == 1 && read.sort.is_none();
+        if ends_at_first {
             read.limit = 0;
         }
-        let mut run = |stream: Records| match first {
-            true => run(Box::new(Limit::first(stream))),
-            false => run(stream),
-        };
         let view = scope.confirmed_view(self)?;
         let Some(collection) = view.catalog.get(namespace).cloned() else {
             return Ok(missing(namespace, &read.matcher, verbosity, "EOF"));
         };
-        explained(scope, (view, &collection), read, top, verbosity, &mut run)
+        let plan = plan::plan(&scope.operation, view, &collection, read, &scope.context)?;
+        let mut out = begin();
+        let subject =
+            Subject { namespace, collection: &collection, plan: &plan, top, piped: false, ends_at_first };
+        subject.explain(verbosity, run, &mut out)?;
+        Ok(out.finish())
     }
 }
 
@@ -236,18 +237,20 @@ fn explained(
     let Scope { operation, namespace, context, .. } = scope;
     let plan = plan::plan(operation, view, collection, read, context)?;
     let mut out = begin();
-    Subject { namespace, collection, plan: &plan, top }.explain(verbosity, run, &mut out)?;
+    let subject = Subject { namespace, collection, plan: &plan, top, piped: false, ends_at_first: false };
+    subject.explain(verbosity, run, &mut out)?;
     Ok(out.finish())
 }
 
-/// Returns the effect of an update on the documents found.
+/// Notes the effect of an update on the documents found.
 fn would_update(
-    mut stream: Records,
+    stream: &Records,
+    effect: &mut Effect,
     request: &UpdateRequest,
     context: &Context,
-) -> Result<(Records, Effect)> {
-    let mut effect = Effect::default();
-    while let Some(record) = stream.next()? {
+) -> Result<()> {
+    let next = || stream.lock().next();
+    while let Some(record) = next()? {
         effect.matched += 1;
         let document = record.document.view();
         let position = match request.update.needs_position() {
@@ -258,5 +261,5 @@ fn would_update(
         effect.modified += u64::from(changed.is_some());
     }
     effect.upserted = request.upsert && effect.matched == 0;
-    Ok((stream, effect))
+    Ok(())
 }

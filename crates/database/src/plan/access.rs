@@ -215,6 +215,12 @@ fn is_constant(access: &Access, path: &Path, same_strings: bool) -> bool {
     })
 }
 
+/// Returns true if a part's keys within the bounds have the values. A collation's sort keys do not contain the original
+/// strings.
+pub(super) fn decodes(access: &Access, part: usize) -> bool {
+    access.index.spec.collation.is_simple() || has_no_strings(access, part)
+}
+
 /// Returns true if no key within a part's bounds has a string, so that the collation does not
 /// matter.
 fn has_no_strings(access: &Access, part: usize) -> bool {

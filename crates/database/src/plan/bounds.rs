@@ -156,9 +156,8 @@ fn compare(comparison: &Comparison, path: &Path, collation: &Collation) -> Optio
     let inclusive = matches!(comparison.op, ComparisonOp::Gte | ComparisonOp::Lte);
     let upwards = matches!(comparison.op, ComparisonOp::Gt | ComparisonOp::Gte);
     match operand.kind() {
-        // The order of whole arrays does not follow from the order of their elements, which are the
-        // keys.
-        Type::Array => None,
+        Type::Array if is_positional(path) => None,
+        Type::Array => Some(compare_array(operand, upwards, inclusive, collation)),
         Type::Null => equal(operand, path, collation),
         Type::MinKey | Type::MaxKey if is_positional(path) => None,
         Type::MinKey | Type::MaxKey => {
@@ -186,6 +185,26 @@ fn compare(comparison: &Comparison, path: &Path, collation: &Collation) -> Optio
             Some(Bounds::new(intervals, true, Strings::of(operand)))
         }
     }
+}
+
+/// Returns the bounds of a comparison with an array. The first elements decide the order of two arrays, unless they are
+/// equal. The keys of an array are its elements, or undefined for an empty array. An array within an array is a key.
+fn compare_array(operand: Value<'_>, upwards: bool, inclusive: bool, collation: &Collation) -> Bounds {
+    let first = operand.as_array().and_then(|array| array.iter().next());
+    let end = |value, inclusive| Endpoint::collated(value, inclusive, collation);
+    let (mut elements, mut inner) = (Interval::all(), Interval::bracket(Type::Array));
+    let mut intervals = Vec::new();
+    if upwards {
+        elements.low = first.map_or(elements.low, |first| end(first, true));
+        inner.low = end(operand, inclusive);
+    } else {
+        // Only an empty array is before or equal to an empty array.
+        elements.high = end(first.unwrap_or(Value::MinKey), true);
+        inner.high = end(operand, inclusive);
+        intervals.push(Interval::point(Value::Undefined));
+    }
+    intervals.extend([elements, inner]);
+    Bounds { strings: Strings::of(operand), ..inexact(intervals) }
 }
 
 /// Returns the interval of a comparison with MinKey or MaxKey, which extends beyond the operand's

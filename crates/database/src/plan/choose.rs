@@ -12,8 +12,9 @@
 //! 8. fewer fields, then the older index.
 //!
 //! An `$or` with an index for every branch is a union of scans, if no index satisfies rule 1 or 2
-//! for the whole filter. An index without bounds is used only for its order. A wildcard index is a
-//! separate candidate for each path of the filter that it may serve, see [`wildcard`].
+//! for the whole filter, and if one index for all branches does not have the requested order. An index without bounds
+//! is used only for its order. A wildcard index is a separate candidate for each path of the filter that it may serve,
+//! see [`wildcard`].
 //!
 //! A new rule is a component of [`Rank`]. A new kind of index is a function such as [`wildcard::candidates`], called by
 //! [`Planning::candidates`].
@@ -96,14 +97,15 @@ impl Candidate {
         let spec = &self.access.index.spec;
         let has = |part: &crate::index::KeyPart| part.path == *path && part.kind != KeyKind::Hashed;
         let part = spec.parts.iter().position(has).filter(|part| {
-            let decodes = spec.collation.is_simple()
-                && spec.wildcard.is_none()
-                && spec.serves_plain_queries()
-                && !super::bounds::is_positional(path);
+            let applies =
+                spec.wildcard.is_none() && spec.serves_plain_queries() && !super::bounds::is_positional(path);
             // Each element of an array is a distinct value, but the filter's bounds exclude some
             // elements.
             let each_value = !self.access.is_multikey(*part) || read.matcher.is_empty();
-            decodes && self.access.proves_all() && each_value
+            // The document of each key of the query's collation has the value.
+            let has_value = access::decodes(&self.access, *part)
+                || spec.collation == *read.matcher.collation() && !self.access.is_multikey(*part);
+            applies && has_value && self.access.proves_all() && each_value
         });
         Candidate { distinct: part, ..self }
     }
@@ -141,6 +143,12 @@ impl Candidate {
         // The equality on a wildcard index's path part proves nothing.
         let path = self.access.index.spec.path_part.is_some_and(|part| part < points);
         points - usize::from(path)
+    }
+
+    /// Returns true if the candidate reads the index of all scans of a union by values, in the requested order.
+    fn orders(&self, union: &[Access]) -> bool {
+        let of_same_index = |scan: &Access| Arc::ptr_eq(&scan.index, &self.access.index);
+        self.ordered.is_some() && self.first_part_rank() == 4 && union.iter().all(of_same_index)
     }
 
     fn rank(&self, sorts: bool) -> Rank {
@@ -196,12 +204,15 @@ impl<'a> Planning<'a> {
         let conjuncts = self.conjuncts(root);
         check()?;
         let sorts = self.read.sort.as_ref().is_some_and(|sort| sort.orders());
-        let mut candidates = self.candidates(&conjuncts, root);
+        let mut candidates = self.candidates(&conjuncts, root, 1);
         check()?;
         self.sort(&mut candidates, sorts, &|equal| self.run_trial(equal))?;
         let mut sources: Vec<Source> = Vec::new();
         let has_equality = candidates.first().is_some_and(|best| best.equalities() > 0);
-        if !has_equality && let Some(union) = self.union(&conjuncts, root)? {
+        if !has_equality
+            && let Some(union) = self.union(&conjuncts, root)?
+            && !candidates.first().is_some_and(|best| sorts && best.orders(&union))
+        {
             sources.push(Source::Union(union));
             self.trials.discard();
         }
@@ -332,8 +343,9 @@ impl<'a> Planning<'a> {
         conjuncts::collect(root, self.read.matcher.collation(), self.context, &indexed)
     }
 
-    /// Returns the indexes that a filter bounds and that have every matching document.
-    fn candidates(&self, conjuncts: &Conjuncts<'_>, filter: &Node) -> Vec<Candidate> {
+    /// Returns the indexes that a filter bounds and that have every matching document. `rank` is the least rank of the
+    /// bounds on the first part.
+    fn candidates(&self, conjuncts: &Conjuncts<'_>, filter: &Node, rank: u8) -> Vec<Candidate> {
         let usable = self.indexes.iter();
         let usable = usable.filter(|index| !index.spec.hidden && index.spec.serves_plain_queries());
         let bounded = usable.clone().filter(|index| index.spec.wildcard.is_none()).filter_map(|index| {
@@ -343,12 +355,14 @@ impl<'a> Planning<'a> {
                 return None;
             }
             let candidate = Candidate::new(access::bounds(index, conjuncts), self.read);
-            (candidate.first_part_rank() > 0 && self.has_all(index, conjuncts, filter)).then_some(candidate)
+            let is_bounded = candidate.access.bounded.first() == Some(&true);
+            let fits = is_bounded && candidate.first_part_rank() >= rank;
+            (fits && self.has_all(index, conjuncts, filter)).then_some(candidate)
         });
         let wildcards = usable.filter(|index| index.spec.wildcard.is_some());
         let wildcards = wildcards.filter(|index| self.has_all(index, conjuncts, filter));
         let candidates = wildcards.flat_map(|index| wildcard::candidates(index, conjuncts, self.read));
-        let plain = bounded.chain(candidates.filter(|candidate| candidate.first_part_rank() > 0));
+        let plain = bounded.chain(candidates.filter(|candidate| candidate.first_part_rank() >= rank.max(1)));
         plain.chain(geo::candidates(self, conjuncts, filter)).collect()
     }
 
@@ -413,11 +427,11 @@ impl<'a> Planning<'a> {
         ordered.min_by_key(|candidate| (!candidate.covered, candidate.access.parts.len()))
     }
 
-    /// Returns a scan for one branch of an `$or`.
-    pub(super) fn scan_of(&self, branch: &Node) -> Result<Option<Access>> {
+    /// Returns a scan for one branch of an `$or`, with bounds of at least a rank on the first part.
+    pub(super) fn scan_of(&self, branch: &Node, rank: u8) -> Result<Option<Access>> {
         let conjuncts = self.conjuncts(branch);
-        let mut candidates = self.candidates(&conjuncts, branch);
-        candidates.retain(|candidate| candidate.first_part_rank() > 1);
+        let mut candidates = self.candidates(&conjuncts, branch, rank);
+        candidates.retain(|candidate| candidate.first_part_rank() >= rank);
         self.sort(&mut candidates, false, &|equal| self.by_keys(equal).map(drop))?;
         Ok(candidates.into_iter().next().map(|best| best.access))
     }
@@ -428,7 +442,7 @@ impl<'a> Planning<'a> {
             let Node::Or(branches) = member else { continue };
             let mut scans = Vec::with_capacity(branches.len());
             for branch in branches {
-                match self.scan_of(branch)? {
+                match self.scan_of(branch, 2)? {
                     Some(scan) => scans.push(scan),
                     None => break,
                 }

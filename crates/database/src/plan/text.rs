@@ -82,7 +82,8 @@ pub(super) fn choose(
                 filter = branch;
                 continue;
             }
-            others.push(planning.scan_of(branch)?.ok_or_else(|| refused(under_or))?);
+            // Bounds that exclude nothing, as of `$exists`, also allow the search.
+            others.push(planning.scan_of(branch, 0)?.ok_or_else(|| refused(under_or))?);
         }
     }
     let conjuncts = planning.conjuncts(filter);

@@ -1,5 +1,6 @@
 //! Construction of a source's execution tree.
 
+use super::access;
 use super::choose::{Candidate, Source};
 use super::covering::{self, KeyFilter};
 use super::text::TextAccess;
@@ -125,8 +126,9 @@ impl Tree<'_> {
             return (Node::CountScan(self.scan(access, forward)), false);
         }
         if let (Some(part), Some(path)) = (distinct, &read.distinct) {
+            let fetches = !access::decodes(&access, part);
             let scan = Scan { first_of: part + 1, ..self.scan(access, forward).keeping_keys(true) };
-            return (Node::DistinctScan { scan, path: path.clone() }, false);
+            return (Node::DistinctScan { scan, path: path.clone(), fetches }, false);
         }
         if let Some(part) = grouped {
             let covering = is_covered.then(|| covering::covering(&access, read));

@@ -39,6 +39,11 @@ impl Schema {
         &self.source
     }
 
+    /// The fields that every matching document has.
+    pub fn required(&self) -> &[String] {
+        &self.keywords.objects.required
+    }
+
     /// Whether the document satisfies the schema.
     ///
     /// Errors: 51156 for a pattern that takes too long.
