@@ -230,6 +230,7 @@ const NEWER: &str = "
 |---|---|---|
 | `buildInfo.version`, `maxWireVersion` | 8.0.0 and 25, 8.2.0 and 27 | 9.0.0 and 29 |
 | values of `setFeatureCompatibilityVersion` | 8.0, and 8.2 of 8.2 | 8.0, 8.3, 9.0 |
+| `buildInfo` without a login | runs in 8.0, Unauthorized (13) in 8.2 | Unauthorized (13) |
 | default of `alwaysUpsert` in `applyOps` | true in 8.0, false in 8.2 | false |
 | `{\"a.b\": null}` if `a` is an empty array or has an element that is no document | does not match for this reason | matches. `$ne`, `$in`, `$nin`, `$gte`, `$lte`, `$lookup` and validators follow. `{\"a.0.b\": null}` also matches if no element of `a` leads to `b` |
 | `validationLevel: \"constraint\"`, `prepareConstraintValidationLevel` | unknown | exist. The feature compatibility version must be 9.0 |
@@ -300,6 +301,7 @@ A write with `w: 0` returns neither counts nor errors of statements. `bulkWrite`
 
 ### Plans and explain
 - Rules choose the plan. If they rate indexes equal, a trial counts keys, and the plan cache keeps the result. `works` in `$planCacheStats` is the number of keys. `candidatePlanScores` does not exist.
+- A compound wildcard index has no key for a document without a field below the wildcard. Conditions on its other fields alone do not use it, and a hint on it then fails with NoQueryExecutionPlans (291).
 - A geospatial search near a point reads rings that do not overlap. Its explain has other `searchIntervals` and numbers of keys.
 - A position in a sort or an index (`a.0`) has one key for each element, if the array has an array there. MongoDB's key is the inner array.
 - An index with `v: 1` has version 2, and the collation of its collection.

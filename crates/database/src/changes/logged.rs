@@ -5,7 +5,7 @@
 
 use crate::catalog::collection::Collection;
 use crate::changes::retry_record::RetryKey;
-use crate::index::{Building, Index, IndexSpec};
+use crate::index::{Building, IndexSpec};
 use base::bson::{Builder, Document, DocumentBuf, Value as Bson};
 use base::{Namespace, Result, bail};
 use query::change::{self, EntryTime, Recorder, Session, Source};
@@ -218,51 +218,30 @@ impl LoggedCommand {
         LoggedCommand::new(collection, object.finish(), Some(spec.to_document()))
     }
 
-    /// Returns the entry of a change by collMod or of a conversion to a capped collection. The entry of a view has its
-    /// whole definition.
-    pub(crate) fn modify(before: &Collection, after: &Collection) -> LoggedCommand {
-        let (mut object, mut old) = (Builder::new(), Builder::new());
+    /// Returns the entry of a conversion to a capped collection.
+    pub(crate) fn convert_to_capped(before: &Collection, size: i64) -> LoggedCommand {
+        let mut object = Builder::new();
+        object.append(c"convertToCapped", before.namespace.collection()).append(c"size", size);
+        LoggedCommand::new(before, object.finish(), Some(old_options(before).finish()))
+    }
+
+    /// Returns the entry of a collMod: its request, the options of the collection before it, and the changed options of
+    /// an index before it. The entry of a view has the whole definition of the view instead.
+    pub(crate) fn modify(
+        before: &Collection,
+        after: &Collection,
+        request: Document<'_>,
+        index: Option<Document<'_>>,
+    ) -> LoggedCommand {
+        let mut object = Builder::new();
+        object.append(c"collMod", after.namespace.collection());
         if after.is_view() {
-            object.append(c"collMod", after.namespace.collection());
             object.append_all(after.options_document().view());
             return LoggedCommand::new(after, object.finish(), None);
         }
-        match (before.options.capped, after.options.capped) {
-            (None, Some(capped)) => {
-                object.append(c"convertToCapped", after.namespace.collection()).append(c"size", capped.size);
-            }
-            _ => {
-                object.append(c"collMod", after.namespace.collection());
-                let (before, after) = (before.options_document(), after.options_document());
-                object.append_all(requested(before.view(), after.view()).view());
-            }
-        }
-        old.begin_document(c"collectionOptions_old");
-        old.append(c"uuid", Bson::Binary { subtype: 4, bytes: &before.uuid });
-        old.append_all(before.options_document().view()).end();
-        let indexes = |collection: &Collection| -> Vec<Arc<Index>> {
-            collection.data.iter().flat_map(|data| data.indexes.iter().cloned()).collect()
-        };
-        for (before, after) in indexes(before).iter().zip(indexes(after)) {
-            let is_converted = after.unique() && !before.unique();
-            let (before, now) = (before.spec.to_document(), after.spec.to_document());
-            let differs = changed(before.view(), now.view());
-            if !differs.view().is_empty() {
-                object.begin_document(c"index").append(c"name", &*after.spec.name);
-                // The conversion to unique implies the end of `prepareUnique`.
-                let named = differs.view().iter();
-                for field in named.filter(|field| !(is_converted && field.name() == "prepareUnique")) {
-                    // MongoDB's parser reads this number as a long.
-                    match (field.name(), field.value().as_i64()) {
-                        ("expireAfterSeconds", Some(seconds)) => object.append(field.field_name(), seconds),
-                        ("unique", _) if !after.unique() => object.append(c"forceNonUnique", true),
-                        _ => object.append_element(&field),
-                    };
-                }
-                object.end();
-                old.append(c"indexOptions_old", &changed(now.view(), before.view()));
-            }
-        }
+        object.append_all(request);
+        let mut old = old_options(before);
+        old.append_optional(c"indexOptions_old", index);
         LoggedCommand::new(after, object.finish(), Some(old.finish()))
     }
 
@@ -274,45 +253,13 @@ impl LoggedCommand {
     }
 }
 
-/// Returns the fields of `after` that are new or different. Fields missing in `after` are false.
-fn changed(before: Document<'_>, after: Document<'_>) -> DocumentBuf {
-    let mut out = Builder::new();
-    for field in after {
-        let had = before.find(field.name());
-        if had.is_none_or(|had| had.value_bytes() != field.value_bytes() || had.kind() != field.kind()) {
-            out.append_element(&field);
-        }
-    }
-    for removed in before.iter().filter(|field| after.find(field.name()).is_none()) {
-        out.append(removed.field_name(), false);
-    }
-    out.finish()
-}
-
-/// Returns the fields of a collMod that changes one set of options to another.
-fn requested(before: Document<'_>, after: Document<'_>) -> DocumentBuf {
-    let mut out = Builder::new();
-    let is_validated_first = before.find("validator").is_none() && before.find("validationLevel").is_none();
-    for field in changed(before, after).view() {
-        let is_gone = after.find(field.name()).is_none();
-        match (field.name(), field.value().as_str()) {
-            // The first validator, level or action sets these defaults.
-            ("validationLevel", Some("strict")) | ("validationAction", Some("error"))
-                if is_validated_first => {}
-            ("validator", _) if is_gone => _ = out.begin_document(c"validator").end(),
-            ("validationLevel", _) if is_gone => _ = out.append(c"validationLevel", "strict"),
-            ("validationAction", _) if is_gone => _ = out.append(c"validationAction", "error"),
-            ("expireAfterSeconds", _) if is_gone => _ = out.append(c"expireAfterSeconds", "off"),
-            ("changeStreamPreAndPostImages", _) if is_gone => {
-                out.begin_document(c"changeStreamPreAndPostImages").append(c"enabled", false).end();
-            }
-            ("max", _) if is_gone => _ = out.append(c"cappedMax", 0),
-            ("size", _) => _ = out.append(c"cappedSize", field.value()),
-            ("max", _) => _ = out.append(c"cappedMax", field.value()),
-            _ => _ = out.append_element(&field),
-        }
-    }
-    out.finish()
+/// Returns the open document of the state before a change, with the options of the collection.
+fn old_options(before: &Collection) -> Builder {
+    let mut old = Builder::new();
+    old.begin_document(c"collectionOptions_old");
+    old.append(c"uuid", Bson::Binary { subtype: 4, bytes: &before.uuid });
+    old.append_all(before.options_document().view()).end();
+    old
 }
 
 /// Adds the log entry of document changes to a commit.

@@ -18,8 +18,8 @@ use crate::index::IndexSpec;
 use crate::option_field;
 use crate::scope::Scope;
 use crate::validator::ValidatorChange;
-use base::bson::{Array, Document, Value, compare_documents};
-use base::{Namespace, Result, bail, err};
+use base::bson::{Array, Builder, Document, DocumentBuf, Value, compare_documents};
+use base::{Result, bail, err};
 use query::{Context, Interrupt};
 use std::sync::Arc;
 use storage::store::Committed;
@@ -109,13 +109,14 @@ impl Database {
                 let begun = self.begin_builds(operation, namespace, |change| {
                     let before = Collection::clone(change.catalog().require(namespace)?);
                     let mut after = before.clone();
-                    match apply(change, &mut after)?.filter(|(before, after)| after.unique != before.unique) {
+                    let changed = apply(change, &mut after)?;
+                    match changed.as_ref().filter(|(before, after)| after.unique != before.unique) {
                         Some((_, converted)) => change.register_again(before, |index| {
                             (index.spec.name == converted.name).then(|| converted.clone())
                         }),
                         None if is_dry_run => Ok(Registered::Nothing),
                         None => {
-                            change.log(|| LoggedCommand::modify(&before, &after));
+                            change.log(|| request.entry(&before, &after, changed.as_ref()));
                             let uuid = change.put_changed(after)?.uuid;
                             Ok(Registered::New(Vec::new(), uuid))
                         }
@@ -140,26 +141,26 @@ impl Database {
         let build = IndexBuild { database: self, operation, context, state };
         let committed = progress.run(build, &mut |change, collection, builds| {
             let before = collection.clone();
-            apply(change, collection)?;
+            let changed = apply(change, collection)?;
             change.replace_indexes(collection, builds);
-            change.log(|| LoggedCommand::modify(&before, collection));
+            change.log(|| request.entry(&before, collection, changed.as_ref()));
             Ok(())
         })?;
         Ok(CollectionChanged { index, committed: Some(committed) })
     }
 
-    /// Replaces a collection's catalog entry by a changed copy.
+    /// Changes the options of a collection other than those of its indexes.
     pub(crate) fn change_collection(
         &self,
         interrupt: &dyn Interrupt,
-        namespace: &Namespace,
-        mut change_it: impl FnMut(&mut Collection) -> Result<()>,
+        scope: &Scope,
+        request: &CollectionChange<'_>,
     ) -> Result<Committed> {
         self.must_change_catalog(interrupt, |change| {
-            let before = change.catalog().require(namespace)?.clone();
+            let before = change.catalog().require(&scope.namespace)?.clone();
             let mut collection = Collection::clone(&before);
-            change_it(&mut collection)?;
-            change.log(|| LoggedCommand::modify(&before, &collection));
+            request.apply(&mut collection, &scope.context)?;
+            change.log(|| request.entry(&before, &collection, None));
             change.put_changed(collection).map(drop)
         })
     }
@@ -176,6 +177,25 @@ impl CollectionChange<'_> {
         let on = self.view_on.or(now.map(|view| view.on.as_str())).unwrap_or_default().to_string();
         let pipeline = self.pipeline.map(Value::Array).or(now.map(|view| view.pipeline.view()));
         Some(View { on, pipeline: pipeline.unwrap_or(Value::Array(Array::EMPTY)).to_owned() })
+    }
+
+    /// Returns the log entry of the request. `index` is the change of its index.
+    fn entry(&self, before: &Collection, after: &Collection, index: Option<&ChangedIndex>) -> LoggedCommand {
+        let mut request = Builder::new();
+        let ValidatorChange { filter, level, action, prepares } = self.validator;
+        request.append_optional(c"validator", filter);
+        request.append_optional(c"validationLevel", level);
+        request.append_optional(c"validationAction", action);
+        request.append_optional(c"prepareConstraintValidationLevel", prepares);
+        request.append_optional(c"cappedSize", self.capped_size);
+        request.append_optional(c"cappedMax", self.capped_max);
+        let age = |seconds: Option<i64>| seconds.map_or(Value::String("off"), Value::Int64);
+        request.append_optional(c"expireAfterSeconds", self.expire_after_seconds.map(age));
+        request.append_optional(c"changeStreamPreAndPostImages", self.pre_images);
+        let changed = self.index.as_ref().zip(index);
+        let old = changed.and_then(|(change, specs)| change.append_to_entry(specs, &mut request));
+        let old = old.as_ref().map(DocumentBuf::view);
+        LoggedCommand::modify(before, after, request.finish().view(), old)
     }
 
     /// Applies the other options. Returns the specification of the changed index, before and after.
@@ -237,6 +257,33 @@ impl IndexChange<'_> {
         let after = Arc::new(self.applied(&before, others)?);
         *index = Arc::new(index.with(after.clone(), index.ident, &index.multikey_bits()));
         Ok((before, after))
+    }
+
+    /// Appends the requested change to a log entry. Returns the earlier values. As in MongoDB, flags that keep their
+    /// values are absent, and an age is present. Returns `None` if nothing remains.
+    fn append_to_entry(&self, (before, after): &ChangedIndex, entry: &mut Builder) -> Option<DocumentBuf> {
+        let hidden = self.hidden.filter(|hidden| *hidden != before.hidden);
+        let prepare_unique = self.prepare_unique.filter(|_| after.prepare_unique != before.prepare_unique);
+        let unique = (after.unique && !before.unique).then_some(true);
+        let force_non_unique = self.force_non_unique.then_some(true);
+        let flags = [hidden, unique, prepare_unique, force_non_unique];
+        if self.expire_after_seconds.is_none() && flags == [None; 4] {
+            return None;
+        }
+        let age = |spec: &IndexSpec| {
+            let seconds = spec.expire_after_seconds.filter(|_| self.expire_after_seconds.is_some());
+            seconds.map(|seconds| seconds as i64)
+        };
+        entry.begin_document(c"index").append(c"name", &*after.name);
+        entry.append_optional(c"expireAfterSeconds", age(after));
+        entry.append_optional(c"hidden", hidden).append_optional(c"unique", unique);
+        entry.append_optional(c"prepareUnique", prepare_unique);
+        entry.append_optional(c"forceNonUnique", force_non_unique).end();
+        let mut old = Builder::new();
+        old.append_optional(c"expireAfterSeconds", age(before));
+        old.append_optional(c"hidden", hidden.map(|hidden| !hidden));
+        old.append_optional(c"prepareUnique", prepare_unique.map(|prepare| !prepare));
+        Some(old.finish())
     }
 
     /// Returns the name of the index.

@@ -4,7 +4,7 @@ use super::geo::GeoIndex;
 use super::text::{self as text_index, TextIndex};
 use super::wildcard::{Wildcard, is_wildcard};
 use crate::option_field::check_storage_engine;
-use base::bson::{Builder, Document, DocumentBuf, Element, FieldName, Path, Value};
+use base::bson::{Builder, Document, DocumentBuf, Element, FieldName, Path, Value, equal};
 use base::{CompatibleWith, ErrorCode, Namespace, Result, bail, err};
 use query::matcher::Matcher;
 use query::{Collation, Context, collation};
@@ -90,6 +90,19 @@ pub struct Partial {
     pub filter: DocumentBuf,
     /// The parsed filter.
     pub matcher: Arc<Matcher>,
+}
+
+impl Partial {
+    /// Returns true if two filters are equal in MongoDB's canonical order of conditions.
+    fn same(a: Option<&Partial>, b: Option<&Partial>) -> bool {
+        match (a, b) {
+            (Some(a), Some(b)) => {
+                let (a, b) = (a.matcher.describe(), b.matcher.describe());
+                equal(Value::Document(a.view()), Value::Document(b.view()))
+            }
+            (a, b) => a.is_none() && b.is_none(),
+        }
+    }
 }
 
 impl IndexSpec {
@@ -239,13 +252,12 @@ impl IndexSpec {
     /// Returns true if two specifications define one index: equal keys, collation, uniqueness, sparseness and filter.
     /// All text indexes with the same other fields have one signature; their weights and languages are options.
     pub fn same_signature(&self, other: &IndexSpec) -> bool {
-        let filter = |spec: &IndexSpec| spec.partial.as_ref().map(|partial| clauses(partial.filter.view()));
         self.parts == other.parts
             && self.wildcard == other.wildcard
             && self.collation == other.collation
             && self.is_unique() == other.is_unique()
             && self.sparse == other.sparse
-            && filter(self) == filter(other)
+            && Partial::same(self.partial.as_ref(), other.partial.as_ref())
     }
 
     fn is_unique(&self) -> bool {
@@ -739,29 +751,6 @@ fn is_plain(operand: Value<'_>) -> bool {
     };
     let is_value = |value: Value<'_>| !matches!(value, Value::Regex { .. }) && !is_operator(value);
     operand.as_array().is_some_and(|values| values.iter().all(is_value))
-}
-
-/// Returns the clauses of a filter in an order that does not depend on the given order.
-fn clauses(filter: Document<'_>) -> Vec<String> {
-    let mut all = Vec::new();
-    for element in filter {
-        match (element.name(), element.value()) {
-            (name @ ("$and" | "$or"), Value::Array(parts)) => {
-                let parts = parts.iter().filter_map(|part| part.as_document()).map(clauses);
-                match name {
-                    "$and" => all.extend(parts.flatten()),
-                    _ => {
-                        let mut parts: Vec<_> = parts.map(|part| part.join(" and ")).collect();
-                        parts.sort_unstable();
-                        all.push(format!("({})", parts.join(" or ")));
-                    }
-                }
-            }
-            _ => all.push(element.to_string()),
-        }
-    }
-    all.sort_unstable();
-    all
 }
 
 fn unsupported_partial(message: &str) -> base::Error {

@@ -108,6 +108,8 @@ impl Wildcard {
                 self.paths.push(path);
             }
         }
+        // The order given does not distinguish indexes.
+        self.paths.sort_by(compare);
         Ok(())
     }
 

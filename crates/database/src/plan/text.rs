@@ -52,13 +52,13 @@ pub(crate) fn read_missing(operation: &Operation, matcher: &Matcher, namespace: 
 /// Plans the search.
 ///
 /// Errors: IndexNotFound without a text index, BadValue for an unknown language,
-/// NoQueryExecutionPlans if the filter prevents the use of the index.
+/// NoQueryExecutionPlans if the index is hidden or if the filter prevents its use.
 pub(super) fn choose(
     planning: &Planning<'_>,
     query: &TextQuery,
     describe: impl Fn() -> String,
 ) -> Result<Source> {
-    let index = planning.indexes.iter().find(|index| index.spec.text.is_some() && !index.spec.hidden);
+    let index = planning.indexes.iter().find(|index| index.spec.text.is_some());
     let Some((index, text)) = index.and_then(|index| Some((index, index.spec.text.as_ref()?))) else {
         bail!(IndexNotFound, "text index required for $text query");
     };
@@ -70,6 +70,9 @@ pub(super) fn choose(
             describe()
         )
     };
+    if index.spec.hidden {
+        return Err(refused("need exactly one text index for $text query"));
+    }
     let root = planning.read.matcher.root();
     let conjuncts = planning.conjuncts(root);
     let (mut filter, mut others) = (root, Vec::new());

@@ -116,7 +116,7 @@ fn by_value(
     access.bounded.get(wildcard.part + 1)?.then_some(access)
 }
 
-/// Returns bounds on all values at a path and below it, for conditions such as `$exists`, `$type: "array"` and
+/// Returns bounds on all values at a path and below it, for conditions such as `$exists`, `$type: "object"` and
 /// `$ne: null`.
 fn by_existence(
     index: &Arc<Index>,
@@ -130,7 +130,7 @@ fn by_existence(
             && match conjunct.negated {
                 // Documents without the value match below an empty array.
                 true => path.components().len() == 1,
-                false => conjunct.bounds.intervals.is_all(),
+                false => admits_documents(&conjunct.bounds.intervals),
             }
     };
     let requested = conjuncts.list.iter().find(exists)?;
@@ -169,6 +169,11 @@ fn bounded(
     let mut access = access::bounds(&Arc::new(index), &usable);
     *access.parts.get_mut(wildcard.part)? = Intervals::union(paths);
     Some(access)
+}
+
+/// Returns true if the intervals contain all documents, as those of `$exists` and `$type: "object"`.
+fn admits_documents(intervals: &Intervals) -> bool {
+    intervals.complement().intersection(&Intervals::union(vec![Interval::bracket(Type::Document)])).is_empty()
 }
 
 /// Returns true if only leaf values can satisfy a condition. A document is a leaf if it is empty, and null if a missing

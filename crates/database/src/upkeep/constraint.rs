@@ -96,14 +96,9 @@ impl Database {
     }
 
     fn set_action(&self, interrupt: &dyn Interrupt, scope: &Scope, action: &str) -> Result<()> {
-        let change = ValidatorChange { action: Some(action), ..ValidatorChange::default() };
-        let changed = self.change_collection(interrupt, &scope.namespace, |collection| {
-            let validator = &mut collection.options.validator;
-            let context = scope.context.with_collation(collection.options.collation.clone());
-            *validator = change.apply(validator.as_deref(), &context)?.map(Arc::new);
-            Ok(())
-        });
-        changed.map(drop)
+        let validator = ValidatorChange { action: Some(action), ..ValidatorChange::default() };
+        let request = CollectionChange { validator, ..CollectionChange::default() };
+        self.change_collection(interrupt, scope, &request).map(drop)
     }
 
     /// Returns a collection with the level `constraint`.

@@ -39,9 +39,8 @@ impl Database {
                 bail!(InvalidOptions, "cannot convert a clustered collection to a capped one: {namespace}");
             }
             change.drop_indexes(&mut collection, |index| !index.is_id());
-            let before = collection.clone();
+            change.log(|| LoggedCommand::convert_to_capped(&collection, size));
             collection.options.capped = options.capped;
-            change.log(|| LoggedCommand::modify(&before, &collection));
             change.put_collection(collection).map(drop)
         })
     }

@@ -86,6 +86,9 @@ impl Pipeline {
     }
 }
 
+/// Largest event that is not split, and largest fragment with its token. A reply has 8 KiB more.
+const EVENT_SIZE_MAX: usize = MAX_DOCUMENT_SIZE + 8 * 1024;
+
 /// A parsed `$changeStreamSplitLargeEvent`.
 struct SplitLargeEvent {
     /// The fragment after which the stream resumes.
@@ -108,7 +111,7 @@ pub(crate) fn parse_split_large_event(spec: &Element<'_>, scope: &Scope<'_>) -> 
         Some(token) if token.parts()?.fragment.is_some() => Some(token),
         _ => None,
     };
-    Ok(Parsed::one(SplitLargeEvent { resume, most: MAX_DOCUMENT_SIZE }))
+    Ok(Parsed::one(SplitLargeEvent { resume, most: EVENT_SIZE_MAX }))
 }
 
 impl Operator for SplitLargeEvent {
@@ -267,7 +270,11 @@ mod tests {
     }
 
     fn run(resume: Option<ResumeToken>, events: &[DocumentBuf]) -> Result<Vec<String>> {
-        let stage = Arc::new(SplitLargeEvent { resume, most: 1000 });
+        run_with(SplitLargeEvent { resume, most: 1000 }, events)
+    }
+
+    fn run_with(stage: SplitLargeEvent, events: &[DocumentBuf]) -> Result<Vec<String>> {
+        let stage = Arc::new(stage);
         let collections = Arc::new(Memory::default()) as Arc<dyn Collections>;
         let environment = Environment::new(collections, Arc::new(Context::for_tests()));
         let documents = collect(stage.start(from_documents(events.to_vec()), &environment)?)?;
@@ -293,6 +300,15 @@ mod tests {
         let small = [event(2, &[10])];
         let error = failed(token.fragment(0), &small);
         assert!(error.code().number() == 280 && error.message().contains("was not large enough"));
+    }
+
+    #[test]
+    fn an_event_with_the_largest_document_passes() {
+        let stage = || SplitLargeEvent { resume: None, most: EVENT_SIZE_MAX };
+        let largest = event(1, &[MAX_DOCUMENT_SIZE]);
+        assert_eq!(run_with(stage(), &[largest]).unwrap(), ["whole"]);
+        let updated = event(1, &[MAX_DOCUMENT_SIZE, MAX_DOCUMENT_SIZE]);
+        assert_eq!(run_with(stage(), &[updated]).unwrap(), ["1/2", "2/2"]);
     }
 
     #[test]

@@ -16,6 +16,8 @@ pub(crate) use privilege::{Identity, Privileges};
 pub(crate) use requirements::Requirements;
 pub(crate) use resource::Resource;
 
+use base::CompatibleWith;
+
 /// Effect of a command on data.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Kind {
@@ -41,6 +43,8 @@ pub(crate) struct Command {
     pub(crate) admin_only: bool,
     /// True if the command may run before authentication.
     pub(crate) without_auth: bool,
+    /// Version that first requires authentication for the command, if earlier versions do not.
+    pub(crate) without_auth_before: Option<CompatibleWith>,
     /// True if version 1 of the stable API has the command.
     pub(crate) stable_api: bool,
     /// True if the command supports read concerns other than local.
@@ -62,6 +66,11 @@ pub(crate) struct Command {
 }
 
 impl Command {
+    /// Returns true if a server that follows `version` runs the command before authentication.
+    pub(crate) fn runs_without_auth(&self, version: CompatibleWith) -> bool {
+        self.without_auth || self.without_auth_before.is_some_and(|first| version < first)
+    }
+
     /// Returns true if the command commits or aborts transactions.
     pub(crate) fn ends_transactions(&self) -> bool {
         matches!(self.name, "abortTransaction" | "commitTransaction")

@@ -73,12 +73,11 @@ pub(crate) fn is_pointless(auth: &Auth) -> bool {
     !auth.enabled() && !has_any(auth)
 }
 
-/// Refuses a command that requires authentication on a connection without a user. Does not
-/// check privileges.
+/// Refuses a command on a connection without a user. Does not check privileges.
 ///
 /// Errors: Unauthorized.
 pub(crate) fn check(auth: &Auth, state: &ConnectionState, command: &Command) -> Result<()> {
-    match command.without_auth || !state.is_unauthenticated(auth) || localhost_exception(auth, state) {
+    match !state.is_unauthenticated(auth) || localhost_exception(auth, state) {
         true => Ok(()),
         false => Err(unauthorized(command)),
     }

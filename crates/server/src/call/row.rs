@@ -2,7 +2,7 @@
 
 use crate::access::{Command, Kind, Requirements};
 use crate::call::{Call, HandlerStatus};
-use base::Result;
+use base::{CompatibleWith, Result};
 
 /// A handler: takes its declared fields, makes one call, and writes its reply.
 pub(crate) type Handler = fn(&mut Call<'_>) -> Result<HandlerStatus>;
@@ -50,6 +50,7 @@ impl Row {
             requirements,
             admin_only: false,
             without_auth: false,
+            without_auth_before: None,
             stable_api: false,
             takes_read_concern: false,
             takes_write_concern: false,
@@ -73,6 +74,12 @@ impl Row {
     pub(crate) const fn admin_only(mut self) -> Row {
         self.command.admin_only = true;
         self.command.names_collection = false;
+        self
+    }
+
+    /// Allows the command before authentication in versions before `version`.
+    pub(crate) const fn without_auth_before(mut self, version: CompatibleWith) -> Row {
+        self.command.without_auth_before = Some(version);
         self
     }
 

@@ -3,9 +3,11 @@
 use crate::scope::Scope;
 
 use super::{Depth, Validation};
-use crate::{Database, InsertRequest, ManualClock, Operation, index::IndexSpec};
+use crate::{
+    CollectionChange, Database, InsertRequest, ManualClock, Operation, ValidatorChange, index::IndexSpec,
+};
 use base::Namespace;
-use base::bson::{Builder, DocumentBuf, extended_json};
+use base::bson::{DocumentBuf, extended_json};
 use query::Context;
 use query::context::Uninterrupted;
 use std::path::Path;
@@ -203,17 +205,11 @@ fn a_wrong_count_is_found() {
 #[test]
 fn documents_that_the_validator_refuses_are_counted_and_valid() {
     let store = memory();
-    let mut options = Builder::new();
-    options.append(c"validator", json(r#"{"a": 2}"#).view());
-    let options = options.finish();
-    store
-        .database
-        .change_collection(&Uninterrupted, &store.namespace, |collection| {
-            collection.options =
-                crate::catalog::options::parse(options.view(), &store.namespace, &store.context).unwrap();
-            Ok(())
-        })
-        .unwrap();
+    let filter = json(r#"{"a": 2}"#);
+    let validator = ValidatorChange { filter: Some(filter.view()), ..ValidatorChange::default() };
+    let request = CollectionChange { validator, ..CollectionChange::default() };
+    let scope = Scope::new(&Arc::new(Operation::new(0)), &store.namespace, &store.context);
+    store.database.change_collection(&Uninterrupted, &scope, &request).unwrap();
     let found = store.validate();
     assert!(found.is_valid() && found.warnings.len() == 1, "{found:?}");
     assert_eq!(found.non_compliant, 2);

@@ -7,8 +7,8 @@ use crate::commands::table;
 use crate::process::logging::{self, now_millis};
 use crate::protocol::names::UserName;
 use crate::state::tls::TlsOptions;
-use base::Result;
 use base::bson::{Builder, FieldName, MAX_DOCUMENT_SIZE, ObjectId, Value};
+use base::{CompatibleWith, Result};
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::PathBuf;
@@ -27,7 +27,7 @@ fn ping(call: &mut Call<'_>) -> Result<HandlerStatus> {
 /// The row of `buildInfo`.
 pub(crate) const BUILD_INFO: Row = Row::admin("buildInfo", build_info, Requirements::Nothing)
     .help("Returns the version and build information.")
-    .without_auth();
+    .without_auth_before(CompatibleWith::V8_2);
 
 fn build_info(call: &mut Call<'_>) -> Result<HandlerStatus> {
     call.fields().after_name().finish()?;
@@ -295,7 +295,8 @@ fn list_commands(call: &mut Call<'_>) -> Result<HandlerStatus> {
     call.reply.begin_document(c"commands");
     for command in table::commands() {
         call.reply.begin_document(FieldName::literal(command.name)).append(c"help", command.help);
-        call.reply.append(c"requiresAuth", !command.without_auth);
+        let version = call.server.settings.compatible_with;
+        call.reply.append(c"requiresAuth", !command.runs_without_auth(version));
         call.reply
             .append(c"secondaryOk", command.kind != Kind::Write)
             .append(c"adminOnly", command.admin_only);

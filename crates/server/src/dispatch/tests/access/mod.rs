@@ -21,7 +21,12 @@ use wire::message;
 
 /// Returns a server with access control.
 fn guarded() -> Arc<Server> {
-    let settings = Settings { auth: true, replica_set: Some("rs0".to_string()), ..Settings::default() };
+    guarded_by(Settings::default())
+}
+
+/// Returns a server with access control and other settings.
+fn guarded_by(settings: Settings) -> Arc<Server> {
+    let settings = Settings { auth: true, replica_set: Some("rs0".to_string()), ..settings };
     let engine = Arc::new(storage::MemoryEngine::new());
     let log = Some(LogOptions { bytes: 1 << 20 });
     let database = Database::open_with(engine, Arc::new(SystemClock), 1, log).unwrap();

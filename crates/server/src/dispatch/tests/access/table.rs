@@ -1,13 +1,15 @@
 //! Each command with each built-in role: the table in docs/security.md, with a test of each cell.
 
 use super::samples::{SAMPLES, held};
-use super::{Client, guarded, parse, system};
+use super::{Client, guarded, guarded_by, parse, system};
 use crate::access::builtin::{BUILTIN, Builtin};
 use crate::access::requirements::RequiredPrivilege;
 use crate::access::resource::OwnedResource;
 use crate::auth;
 use crate::commands::table;
 use crate::server::Server;
+use crate::state::settings::Settings;
+use base::CompatibleWith;
 use std::fmt::Write;
 use std::path::Path;
 use std::sync::Arc;
@@ -138,18 +140,23 @@ fn anonymous_clients_run_only_few_commands() {
     }
     assert_eq!(
         free,
-        [
-            "authenticate",
-            "buildInfo",
-            "connectionStatus",
-            "hello",
-            "isMaster",
-            "listCommands",
-            "ping",
-            "whatsmyuri"
-        ]
+        ["authenticate", "connectionStatus", "hello", "isMaster", "listCommands", "ping", "whatsmyuri"]
     );
     assert_eq!(state(&server), before);
+}
+
+#[test]
+fn build_info_requires_a_login_since_8_1() {
+    let build_info = r#"{buildInfo: 1, $db: "admin"}"#;
+    for (compatible_with, code) in [
+        (CompatibleWith::V8_0, 0),
+        (CompatibleWith::V8_2, UNAUTHORIZED),
+        (CompatibleWith::V9_0, UNAUTHORIZED),
+    ] {
+        let server = guarded_by(Settings { compatible_with, ..Settings::default() });
+        assert_eq!(Client::anonymous(&server).code(build_info).0, code, "{compatible_with:?}");
+        assert_eq!(Client::user(&server, "u", &[]).code(build_info).0, 0, "{compatible_with:?}");
+    }
 }
 
 /// Privileges from MongoDB's documentation, written independently of the declarations.
