@@ -118,14 +118,14 @@ fn parse_branch(parser: &mut Parser<'_>, branch: Value<'_>, operands: &mut Vec<N
 }
 
 /// Checks a `$switch` with constant cases. Errors: 40069 if no branch can match and it has no default.
-pub(super) fn check_switch(call: &Call<'_, '_>) -> Result<()> {
+pub(super) fn check_switch(call: &Call<'_, '_>) -> Result<bool> {
     let default = call.len().saturating_sub(1);
     if call.has_argument(default) {
-        return Ok(());
+        return Ok(false);
     }
     for case in (0..default).step_by(2) {
         if !call.is_constant(case) || truthy(call.get(case)?) {
-            return Ok(());
+            return Ok(false);
         }
     }
     Err(err!(

@@ -138,6 +138,11 @@ impl<'e, 'a> Call<'e, 'a> {
         self.node.operands.get(position).is_none_or(Node::is_constant)
     }
 
+    /// Whether all operands are constant or absent.
+    pub(crate) fn is_all_constant(&self) -> bool {
+        (0..self.len()).all(|position| self.is_constant(position))
+    }
+
     /// The operator's name with its dollar sign, for messages.
     pub(crate) fn name(&self) -> &'static str {
         self.operator().name

@@ -118,7 +118,7 @@ pub(super) fn parse_equals(
 /// Evaluates `$setEquals`. Errors: 17044 for a value that is not an array, 5887502 if all operands are constants, as in
 /// MongoDB 8.2.
 pub(super) fn equals<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
-    let constant = (0..call.len()).all(|position| call.is_constant(position));
+    let constant = call.is_all_constant();
     let code = if constant { 5887502 } else { 17044 };
     let operand = |position: usize| {
         let message =
@@ -141,11 +141,11 @@ pub(super) fn equals<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
 const NO_SUPERSET: &str = "both operands of $setIsSubset must be arrays. Second argument is of type: ";
 
 /// Checks a `$setIsSubset` whose second operand alone is constant. Errors: 17311 if it is not an array.
-pub(super) fn check_subset(call: &Call<'_, '_>) -> Result<()> {
-    match !call.is_constant(0) && call.is_constant(1) {
-        true => array(call.get(1)?, 17311, NO_SUPERSET).map(drop),
-        false => Ok(()),
+pub(super) fn check_subset(call: &Call<'_, '_>) -> Result<bool> {
+    if !call.is_constant(0) && call.is_constant(1) {
+        array(call.get(1)?, 17311, NO_SUPERSET)?;
     }
+    Ok(false)
 }
 
 /// `$setIsSubset`. Errors: 17046 and 17042 for a value that is not an array.

@@ -22,8 +22,8 @@ use std::cmp::Ordering;
 type Evaluate = for<'e, 'a> fn(&Call<'e, 'a>) -> Computed<'a>;
 /// Parses the argument of an operator with a special form.
 type Parse = fn(&mut Parser<'_>, &'static Operator, Value<'_>) -> Result<Node>;
-/// Checks constant operands while parsing.
-type Check = for<'e, 'a> fn(&Call<'e, 'a>) -> Result<()>;
+/// Checks constant operands while parsing. Returns whether they make the value null for all documents.
+type Check = for<'e, 'a> fn(&Call<'e, 'a>) -> Result<bool>;
 /// Formats a call as BSON.
 type Describe = fn(&CallNode, FieldName<'_>, &mut Builder);
 
@@ -161,6 +161,11 @@ const fn op(name: &'static str, arity: Arity, evaluate: Evaluate) -> Operator {
     Operator::new(name, arity, evaluate)
 }
 
+/// Defines an operator that returns a part of a date.
+const fn date_part(name: &'static str, evaluate: Evaluate) -> Operator {
+    op(name, Own(parts::parse), evaluate).with_names(parts::NAMES).checked(parts::check)
+}
+
 use Arity::{Any, Between, Converted, Exactly, Named, Own};
 use Composition::{Choice, Concatenation, Join};
 
@@ -199,18 +204,25 @@ pub static OPERATORS: &[Operator] = &[
     op("$createObjectId", Own(misc::parse_empty), misc::create_object_id).impure(),
     op("$createUUID", Own(misc::parse_empty), misc::create_uuid).impure(),
     op("$currentDate", Own(misc::parse_empty), misc::current_date).impure(),
-    op("$dateAdd", Named(&date::arithmetic::ADD), |call| date::arithmetic::shift_by(call, 1)),
-    op("$dateDiff", Named(&date::arithmetic::DIFFERENCE), date::arithmetic::difference),
+    op("$dateAdd", Named(&date::arithmetic::ADD), |call| date::arithmetic::shift_by(call, 1))
+        .checked(date::arithmetic::check_shift),
+    op("$dateDiff", Named(&date::arithmetic::DIFFERENCE), date::arithmetic::difference)
+        .checked(date::arithmetic::check_difference),
     op("$dateFromParts", Own(parts::parse_from_parts), parts::from_parts)
-        .described(parts::describe_from_parts),
-    op("$dateFromString", Named(&from_string::ARGUMENTS), from_string::from_string),
-    op("$dateSubtract", Named(&date::arithmetic::SUBTRACT), |call| date::arithmetic::shift_by(call, -1)),
-    op("$dateToParts", Named(&parts::TO_PARTS), parts::to_parts),
-    op("$dateToString", Named(&to_string::ARGUMENTS), to_string::to_string),
-    op("$dateTrunc", Named(&date::arithmetic::TRUNCATE), date::arithmetic::truncate),
-    op("$dayOfMonth", Own(parts::parse), parts::day_of_month).with_names(parts::NAMES),
-    op("$dayOfWeek", Own(parts::parse), parts::day_of_week).with_names(parts::NAMES),
-    op("$dayOfYear", Own(parts::parse), parts::day_of_year).with_names(parts::NAMES),
+        .described(parts::describe_from_parts)
+        .checked(parts::check_from_parts),
+    op("$dateFromString", Named(&from_string::ARGUMENTS), from_string::from_string)
+        .checked(|call| date::check_zone(call, 2).map(|_| false)),
+    op("$dateSubtract", Named(&date::arithmetic::SUBTRACT), |call| date::arithmetic::shift_by(call, -1))
+        .checked(date::arithmetic::check_shift),
+    op("$dateToParts", Named(&parts::TO_PARTS), parts::to_parts).checked(|call| date::check_zone(call, 1)),
+    op("$dateToString", Named(&to_string::ARGUMENTS), to_string::to_string)
+        .checked(|call| date::check_zone(call, 2).map(|_| false)),
+    op("$dateTrunc", Named(&date::arithmetic::TRUNCATE), date::arithmetic::truncate)
+        .checked(date::arithmetic::check_truncate),
+    date_part("$dayOfMonth", parts::day_of_month),
+    date_part("$dayOfWeek", parts::day_of_week),
+    date_part("$dayOfYear", parts::day_of_year),
     op("$degreesToRadians", Exactly(1), trigonometry::degrees_to_radians),
     op("$deserializeEJSON", Named(&extended_json::DESERIALIZE), extended_json::deserialize),
     op("$divide", Exactly(2), divide::divide),
@@ -228,7 +240,7 @@ pub static OPERATORS: &[Operator] = &[
     op("$gte", Exactly(2), |call| value(logic::order(call)?.is_ge())),
     op("$hash", Named(&misc::HASH), misc::hash),
     op("$hexHash", Named(&misc::HEX_HASH), misc::hex_hash),
-    op("$hour", Own(parts::parse), parts::hour).with_names(parts::NAMES),
+    date_part("$hour", parts::hour),
     op("$ifNull", Own(conditional::parse_if_null), conditional::if_null),
     op("$in", Exactly(2), array::contains),
     op("$indexOfArray", Between(2, 4), position::index_of),
@@ -236,9 +248,9 @@ pub static OPERATORS: &[Operator] = &[
     op("$indexOfCP", Between(2, 4), substring::index_of_code_points),
     op("$isArray", Exactly(1), array::is_array),
     op("$isNumber", Exactly(1), convert::is_number),
-    op("$isoDayOfWeek", Own(parts::parse), parts::iso_day_of_week).with_names(parts::NAMES),
-    op("$isoWeek", Own(parts::parse), parts::iso_week).with_names(parts::NAMES),
-    op("$isoWeekYear", Own(parts::parse), parts::iso_week_year).with_names(parts::NAMES),
+    date_part("$isoDayOfWeek", parts::iso_day_of_week),
+    date_part("$isoWeek", parts::iso_week),
+    date_part("$isoWeekYear", parts::iso_week_year),
     op("$last", Exactly(1), |call| array::end(call, -1)),
     op("$lastN", Named(&order::ENDS), order::last_n),
     op("$let", Own(literal::parse_let), literal::r#let).described(literal::describe_let).impure(),
@@ -255,12 +267,12 @@ pub static OPERATORS: &[Operator] = &[
     op("$median", Named(&ranks::MEDIAN), ranks::median),
     op("$mergeObjects", Any, object::merge).composed(Join(Type::Document)),
     op("$meta", Own(misc::parse_meta), misc::meta).described(misc::describe_meta).impure(),
-    op("$millisecond", Own(parts::parse), parts::millisecond).with_names(parts::NAMES),
+    date_part("$millisecond", parts::millisecond),
     op("$min", Any, |call| accumulators::extreme(call, Ordering::Less)),
     op("$minN", Named(&order::EXTREMES), order::min_n),
-    op("$minute", Own(parts::parse), parts::minute).with_names(parts::NAMES),
+    date_part("$minute", parts::minute),
     op("$mod", Exactly(2), divide::modulo),
-    op("$month", Own(parts::parse), parts::month).with_names(parts::NAMES),
+    date_part("$month", parts::month),
     op("$multiply", Any, arithmetic::multiply),
     op("$ne", Exactly(2), |call| value(logic::order(call)?.is_ne())),
     op("$not", Exactly(1), logic::not),
@@ -280,7 +292,7 @@ pub static OPERATORS: &[Operator] = &[
     op("$reverseArray", Exactly(1), array::reverse),
     op("$round", Between(1, 2), |call| rounding::places(call, Rounding::HalfEven)),
     op("$rtrim", Named(&edit::RIGHT), |call| edit::trim(call, false, true)),
-    op("$second", Own(parts::parse), parts::second).with_names(parts::NAMES),
+    date_part("$second", parts::second),
     op("$serializeEJSON", Named(&extended_json::SERIALIZE), extended_json::serialize),
     op("$setDifference", Exactly(2), set::difference),
     op("$setEquals", Own(set::parse_equals), set::equals),
@@ -332,8 +344,8 @@ pub static OPERATORS: &[Operator] = &[
     op("$tsSecond", Exactly(1), |call| parts::timestamp(call, 5687301, |time| time >> 32)),
     op("$type", Exactly(1), convert::type_of),
     op("$unsetField", Own(object::parse_set), object::set).with_names(&["field", "input", "value"]),
-    op("$week", Own(parts::parse), parts::week).with_names(parts::NAMES),
-    op("$year", Own(parts::parse), parts::year).with_names(parts::NAMES),
+    date_part("$week", parts::week),
+    date_part("$year", parts::year),
     op("$zip", Own(array::zip::parse), array::zip::zip).described(array::zip::describe),
 ];
 

@@ -145,45 +145,54 @@ fn tenth(value: Number) -> Number {
     }
 }
 
-/// Returns the powers of ten that scale a series to the decade of a positive number and to the adjacent decades,
-/// ascending. The exponents of the number's type bound the loops.
-fn decades(series: &[f64], value: Number) -> [Number; 3] {
-    let (first, last) = (series.first().map_or(1.0, |first| *first), series.last().map_or(1.0, |last| *last));
-    let (first, last, ten) = (like(value, first), like(value, last), Number::Int32(10));
-    let mut scale = match value {
-        Number::Decimal128(_) => Number::Decimal128(Decimal128::from_i64(1)),
-        _ => Number::Double(1.0),
+/// Returns a value, the numbers of a series and the scale 1: decimals for a decimal, doubles for another number.
+fn in_one_type(series: &[f64], value: Number) -> (Number, Vec<Number>, Number) {
+    let (value, one) = match value {
+        Number::Decimal128(_) => (value, Number::Decimal128(Decimal128::from_i64(1))),
+        value => (Number::Double(value.to_f64()), Number::Double(1.0)),
     };
-    while last.times(scale).compare(value).is_lt() {
-        scale = scale.times(ten);
+    (value, series.iter().map(|number| like(value, *number)).collect(), one)
+}
+
+/// Returns the least multiple of the series above a positive number. As in MongoDB, the scale starts at 1 and moves by
+/// factors of ten, so that results are equal in the last digit. The exponents of the number's type bound the loops.
+fn above(series: &[f64], value: Number) -> Number {
+    let (value, numbers, mut scale) = in_one_type(series, value);
+    let (Some(&first), Some(&last)) = (numbers.first(), numbers.last()) else { return value };
+    while value.compare(last.times(scale)).is_ge() {
+        scale = scale.times(Number::Int32(10));
     }
     while value.compare(first.times(scale)).is_lt() {
+        let edge = first.times(scale);
+        scale = tenth(scale);
+        // The value is between two decades.
+        if value.compare(last.times(scale)).is_ge() {
+            return edge;
+        }
+    }
+    let mut multiples = numbers.into_iter().map(|number| number.times(scale));
+    multiples.find(|multiple| value.compare(*multiple).is_lt()).unwrap_or(value)
+}
+
+/// Returns the greatest multiple of the series below a positive number, as [`above`]; zero for the least numbers.
+fn below(series: &[f64], value: Number) -> Number {
+    let (value, numbers, mut scale) = in_one_type(series, value);
+    let (Some(&first), Some(&last)) = (numbers.first(), numbers.last()) else { return value };
+    while value.compare(first.times(scale)).is_le() {
         scale = tenth(scale);
     }
-    [tenth(scale), scale, scale.times(ten)]
-}
-
-/// Returns the series' multiples in the decades around a number, ascending.
-fn around(series: &[f64], value: Number) -> impl DoubleEndedIterator<Item = Number> + use<'_> {
-    let decades = decades(series, value);
-    decades
-        .into_iter()
-        .flat_map(move |scale| series.iter().map(move |number| like(value, *number).times(scale)))
-}
-
-fn above(series: &[f64], value: Number) -> Number {
-    let value = computed(value);
-    around(series, value).find(|candidate| value.compare(*candidate).is_lt()).unwrap_or(value)
-}
-
-fn below(series: &[f64], value: Number) -> Number {
-    let value = computed(value);
-    around(series, value).rev().find(|candidate| candidate.compare(value).is_lt()).unwrap_or(value)
-}
-
-/// Returns a decimal, or any other number as a double.
-fn computed(value: Number) -> Number {
-    if value.is_decimal() { value } else { Number::Double(value.to_f64()) }
+    if scale.is_zero() {
+        return scale;
+    }
+    while value.compare(last.times(scale)).is_gt() {
+        let edge = last.times(scale);
+        scale = scale.times(Number::Int32(10));
+        if value.compare(first.times(scale)).is_le() {
+            return edge;
+        }
+    }
+    let multiples = numbers.into_iter().map(|number| number.times(scale));
+    multiples.rev().find(|multiple| multiple.compare(value).is_lt()).unwrap_or(value)
 }
 
 /// Returns the value of an integer.
@@ -276,6 +285,8 @@ mod tests {
         rounds("R80", 104.0, 103.0, 109.0);
         rounds("R80", 560.0, 545.0, 575.0);
         rounds("R80", 1000.0, 975.0, 1030.0);
+        rounds("R80", 5e-324, 0.0, 1.02e-321);
+        rounds("R5", 1e-7, 6.300000000000002e-8, 1.0000000000000002e-7);
         rounds("POWERSOF2", 5.5, 4.0, 8.0);
         rounds("POWERSOF2", 4.0, 2.0, 8.0);
         rounds("POWERSOF2", 0.3, 0.25, 0.5);

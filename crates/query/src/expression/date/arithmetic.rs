@@ -14,9 +14,8 @@ use super::super::evaluate::{Call, Computed, null, value};
 use super::super::named::{Named, error_template, optional, required};
 use super::super::show;
 use super::calendar::{self, Civil, DAY, Length, Unit, days_in_month, to_days};
-use super::to_millis;
-use super::zone;
 use super::zone::Zone;
+use super::{is_constant_null, to_millis, zone};
 use base::bson::Value;
 use base::{Error, ErrorCode, Result, bail, err};
 
@@ -59,30 +58,28 @@ macro_rules! arguments {
 arguments!(ADD, "$dateAdd");
 arguments!(SUBTRACT, "$dateSubtract");
 
+/// Checks the constant operands of `$dateAdd` and `$dateSubtract`; returns whether one is null. Errors: errors of units
+/// and zones.
+pub(in super::super) fn check_shift(call: &Call<'_, '_>) -> Result<bool> {
+    Ok(is_constant_null(call, 1, calendar::operand)? || is_constant_null(call, 3, zone)?)
+}
+
 /// Evaluates `$dateAdd` and `$dateSubtract`.
 ///
-/// Errors: 5166403, 5166405 and 5439013 for the operands, errors of units and zones, those of [`shift`], 6045000 for an
-/// amount without a negative.
+/// Errors: errors of units and zones, 5166403 and 5166405 for other operands, those of [`shift`], 6045000 for an amount
+/// without a negative.
 pub(in super::super) fn shift_by<'a>(call: &Call<'_, 'a>, sign: i64) -> Computed<'a> {
     let name = call.name();
-    let start = call.get_non_null(0)?;
-    let unit = match call.get_non_null(1)? {
-        None => None,
-        Some(Value::String(text)) => Some(Unit::parse(text)?),
-        Some(other) => {
-            bail!(5439013, "{name} requires 'unit' to be a string, but got {}", other.kind().alias());
-        }
-    };
-    let amount = call.get_non_null(2)?;
-    let (Some(start), Some(unit), Some(amount), Some(zone)) = (start, unit, amount, zone(call, 3)?) else {
-        return null();
-    };
+    let Some(start) = call.get_non_null(0)? else { return null() };
+    let Some(unit) = calendar::operand(call, 1)? else { return null() };
+    let Some(amount) = call.get_non_null(2)? else { return null() };
+    let Some(zone) = zone(call, 3)? else { return null() };
     let start = to_millis(start)
         .ok_or_else(|| err!(5166403, "{name} requires startDate to be convertible to a date"))?;
     let amount =
         amount.as_i64().ok_or_else(|| err!(5166405, "{name} expects integer amount of time units"))?;
     let Some(amount) = amount.checked_mul(sign) else {
-        bail!(6045000, "invalid {name} 'amount' parameter value: {amount} {}", unit.name());
+        bail!(6045000, "invalid {name} 'amount' parameter value: {amount}");
     };
     value(Value::DateTime(shift(start, unit, amount, &zone)?))
 }
@@ -144,7 +141,7 @@ fn moved(start: i64, unit: Unit, amount: i64, zone: &Zone) -> Option<i64> {
     }
 }
 
-/// The arguments in the order of their evaluation.
+/// The arguments of `$dateDiff`. `startOfWeek` is evaluated before `timezone`.
 pub(in super::super) static DIFFERENCE: Named = Named {
     parameters: &[
         required("startDate", 5166303, "Missing 'startDate' parameter to $dateDiff"),
@@ -157,27 +154,47 @@ pub(in super::super) static DIFFERENCE: Named = Named {
     unknown: error_template(5166302, "Unrecognized argument to $dateDiff: {}"),
 };
 
-/// Evaluates `$dateDiff`. Errors: 5166307 for a value that is not a date, errors of units, zones and days of the week,
+/// Checks the constant operands of `$dateDiff`; returns whether one is null. Errors: errors of units, zones and days of
+/// the week.
+pub(in super::super) fn check_difference(call: &Call<'_, '_>) -> Result<bool> {
+    Ok(is_constant_null(call, 2, calendar::operand)?
+        || is_constant_null(call, 4, calendar::start_of_week)?
+        || is_constant_null(call, 3, timezone)?)
+}
+
+/// Evaluates `$dateDiff`. Errors: errors of units, zones and days of the week, 5166307 for a value that is not a date,
 /// 5166308 for too many milliseconds.
 pub(in super::super) fn difference<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
-    let (start, end) = (date(call, 0, "startDate")?, date(call, 1, "endDate")?);
-    let unit = calendar::operand(call, 2)?;
-    let zone = zone(call, 3)?;
-    let (Some(start), Some(end), Some(unit), Some(zone)) = (start, end, unit, zone) else { return null() };
-    let first_day = if unit == Unit::Week { calendar::start_of_week(call, 4)? } else { Some(0) };
-    let Some(first_day) = first_day else { return null() };
+    let Some(start) = call.get_non_null(0)? else { return null() };
+    let Some(end) = call.get_non_null(1)? else { return null() };
+    let Some(unit) = calendar::operand(call, 2)? else { return null() };
+    let Some(first_day) = first_day(call, unit)? else { return null() };
+    let Some(zone) = timezone(call, 3)? else { return null() };
+    let (start, end) = (date(call, start, "startDate")?, date(call, end, "endDate")?);
     match bounds_between(start, end, unit, &zone, first_day) {
         Some(count) => value(count),
         None => Err(err!(5166308, "dateDiff overflowed")),
     }
 }
 
-fn date(call: &Call<'_, '_>, position: usize, which: &str) -> Result<Option<i64>> {
-    let Some(found) = call.get_non_null(position)? else { return Ok(None) };
-    to_millis(found).map(Some).ok_or_else(|| {
-        let message = format!("$dateDiff requires '{which}' to be a date, but got {}", found.kind().alias());
-        Error::new(ErrorCode::Location(5166307), message)
+/// Converts the argument `which`. Errors: 5166307 for a value that is not a date.
+fn date(call: &Call<'_, '_>, found: Value<'_>, which: &str) -> Result<i64> {
+    let name = call.name();
+    to_millis(found).ok_or_else(|| {
+        err!(5166307, "{name} requires '{which}' to be a date, but got {}", found.kind().alias())
     })
+}
+
+/// Evaluates the zone of `$dateDiff` and `$dateTrunc`. Errors: as [`zone`].
+fn timezone(call: &Call<'_, '_>, position: usize) -> Result<Option<Zone>> {
+    let name = call.name();
+    zone(call, position)
+        .map_err(|error| error.context(&format!("{name} parameter 'timezone' value parsing failed")))
+}
+
+/// Evaluates the first day of the week of `$dateDiff` and `$dateTrunc`, which only weeks need.
+fn first_day(call: &Call<'_, '_>, unit: Unit) -> Result<Option<i64>> {
+    if unit == Unit::Week { calendar::start_of_week(call, 4) } else { Ok(Some(0)) }
 }
 
 /// Counts the boundaries between two instants, negative if `end` is earlier. Days and longer units count on the local
@@ -209,7 +226,7 @@ fn bounds_between(start: i64, end: i64, unit: Unit, zone: &Zone, first_day: i64)
     }
 }
 
-/// The arguments in the order of their evaluation.
+/// The arguments of `$dateTrunc`. The order of evaluation is `date`, `binSize`, `unit`, `startOfWeek`, `timezone`.
 pub(in super::super) static TRUNCATE: Named = Named {
     parameters: &[
         required("date", 5439009, "Missing 'date' parameter to $dateTrunc"),
@@ -225,39 +242,36 @@ pub(in super::super) static TRUNCATE: Named = Named {
     ),
 };
 
+/// Checks the constant operands of `$dateTrunc`; returns whether one is null. Errors: errors of units, bins, zones and
+/// days of the week.
+pub(in super::super) fn check_truncate(call: &Call<'_, '_>) -> Result<bool> {
+    Ok(is_constant_null(call, 1, calendar::operand)?
+        || is_constant_null(call, 4, calendar::start_of_week)?
+        || is_constant_null(call, 3, timezone)?
+        || is_constant_null(call, 2, bin_size)?)
+}
+
 /// Evaluates `$dateTrunc`.
 ///
 /// Errors: 5166307 for a value that is not a date, 5439013 and FailedToParse for the unit, 5439017 and 5439018 for the
 /// bin, errors of zones and days of the week.
 pub(in super::super) fn truncate<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
-    let date = match call.get_non_null(0)? {
-        None => None,
-        Some(found) => Some(to_millis(found).ok_or_else(|| {
-            err!(5166307, "$dateTrunc requires 'date' to be a date, but got {}", found.kind().alias())
-        })?),
-    };
-    let unit = calendar::operand(call, 1).map_err(|error| match error.code() {
-        // MongoDB 8.2 reports an unknown unit with the error of its unit parser.
-        ErrorCode::Location(5439014) => err!(FailedToParse, "{}", error.message()),
-        _ => error,
-    })?;
-    let (bin, zone) = (bin_size(call)?, zone(call, 3)?);
-    let (Some(date), Some(unit), Some(bin), Some(zone)) = (date, unit, bin, zone) else { return null() };
-    if call.has_argument(4) && call.get_non_null(4)?.is_none() {
-        return null();
-    }
-    let first_day = if unit == Unit::Week { calendar::start_of_week(call, 4)? } else { Some(0) };
-    let Some(first_day) = first_day else { return null() };
+    let Some(found) = call.get_non_null(0)? else { return null() };
+    let Some(bin) = bin_size(call, 2)? else { return null() };
+    let Some(unit) = calendar::operand(call, 1)? else { return null() };
+    let Some(first_day) = first_day(call, unit)? else { return null() };
+    let Some(zone) = timezone(call, 3)? else { return null() };
+    let date = date(call, found, "date")?;
     value(Value::DateTime(bin_start(date, unit, bin, &zone, first_day)?))
 }
 
 /// Evaluates the bin size: 1 by default, `None` for null. Errors: 5439017 for a value that is not an int64, 5439018
 /// unless positive.
-fn bin_size(call: &Call<'_, '_>) -> Result<Option<i64>> {
-    if !call.has_argument(2) {
+fn bin_size(call: &Call<'_, '_>, position: usize) -> Result<Option<i64>> {
+    if !call.has_argument(position) {
         return Ok(Some(1));
     }
-    let Some(found) = call.get_non_null(2)? else { return Ok(None) };
+    let Some(found) = call.get_non_null(position)? else { return Ok(None) };
     let size = found.as_i64().ok_or_else(|| {
         let (value, kind) = (show::value(found), found.kind().alias());
         err!(
@@ -391,6 +405,44 @@ mod tests {
         check_parse_error("{$dateAdd: {unit: 'day'}}", 5166402);
     }
 
+    #[test]
+    fn the_first_null_precedes_errors() {
+        check("{$dateTrunc: {date: '$d', unit: '$u'}}", "{u: 'H'}", "null");
+        check("{$dateTrunc: {date: '$d', unit: '$u', binSize: '$b'}}", "{d: 1, u: 'x', b: null}", "null");
+        check("{$dateTrunc: {date: '$d', unit: 'day', timezone: '$z'}}", "{d: 1}", "null");
+        check("{$dateDiff: {startDate: '$s', endDate: '$e', unit: '$u'}}", "{s: 'x', u: 'x'}", "null");
+        check("{$dateAdd: {startDate: '$s', unit: '$u', amount: '$a'}}", "{u: 'x', a: 1}", "null");
+        check("{$dateAdd: {startDate: '$s', unit: 'day', amount: '$a'}}", "{s: 'x'}", "null");
+        check("{$dateSubtract: {startDate: '$s', unit: 'day', amount: 1, timezone: '$z'}}", "{s: 1}", "null");
+        check_error("{$dateTrunc: {date: '$d', unit: '$u', timezone: '$z'}}", "{d: 1, u: 'x'}", 9);
+        check_error("{$dateTrunc: {date: '$d', unit: 'day', binSize: '$b'}}", "{d: 1, b: 0}", 5439018);
+    }
+
+    #[test]
+    fn constants_are_checked_before_documents() {
+        check_parse_error("{$dateTrunc: {date: '$d', unit: 'x'}}", 9);
+        check_parse_error("{$dateTrunc: {date: '$d', unit: '$u', timezone: 'x'}}", 40485);
+        check_parse_error("{$dateTrunc: {date: '$d', unit: 'day', binSize: 0}}", 5439018);
+        check_parse_error(
+            "{$dateDiff: {startDate: '$a', endDate: '$b', unit: 'day', startOfWeek: 'x'}}",
+            5439016,
+        );
+        check_parse_error("{$dateAdd: {startDate: '$s', unit: 1, amount: 1}}", 5439013);
+        // A constant null makes the value null for all documents.
+        check("{$dateTrunc: {date: '$d', unit: '$u', timezone: null}}", "{d: 1, u: 'x'}", "null");
+        check("{$dateTrunc: {date: '$d', unit: 'day', startOfWeek: null}}", BIN_DATE, "null");
+        check(
+            "{$dateDiff: {startDate: '$s', endDate: '$s', unit: '$u', startOfWeek: null}}",
+            "{s: 1, u: 'x'}",
+            "null",
+        );
+        check(
+            "{$dateAdd: {startDate: '$s', unit: '$u', amount: 1, timezone: null}}",
+            "{s: 1, u: 'x'}",
+            "null",
+        );
+    }
+
     const DATES: &str = "{a: ISODate('2020-12-31T23:59:59.999Z'), b: ISODate('2021-01-01T00:00:00Z')}";
 
     #[test]
@@ -443,7 +495,7 @@ mod tests {
     #[test]
     fn errors_of_differences() {
         check_error("{$dateDiff: {startDate: 1, endDate: '$b', unit: 'day'}}", DATES, 5166307);
-        check_error("{$dateDiff: {startDate: '$a', endDate: '$b', unit: 'eon'}}", DATES, 5439014);
+        check_error("{$dateDiff: {startDate: '$a', endDate: '$b', unit: 'eon'}}", DATES, 9);
         check_error(
             "{$dateDiff: {startDate: '$a', endDate: '$b', unit: 'week', startOfWeek: 'x'}}",
             DATES,
@@ -484,7 +536,12 @@ mod tests {
             "{}",
             "ISODate('2025-11-02T05:00:00Z')",
         );
-        check("{$dateTrunc: {date: '$d', unit: 'day', startOfWeek: null}}", BIN_DATE, "null");
+        // The unit decides whether the first day of the week is evaluated in a call of constants.
+        check(
+            "{$dateTrunc: {date: ISODate('2021-03-20T11:30:05Z'), unit: 'day', startOfWeek: null}}",
+            "{}",
+            "ISODate('2021-03-20T00:00:00Z')",
+        );
         check("{$dateTrunc: {date: null, unit: 'day'}}", BIN_DATE, "null");
     }
 

@@ -4,7 +4,6 @@
 //! four digits are supported.
 
 use super::super::evaluate::Call;
-use super::super::show;
 use base::bson::Value;
 pub(crate) use base::calendar::{days_in_month, from_days, to_days};
 use base::{Error, ErrorCode, Result, bail, err};
@@ -185,15 +184,17 @@ impl Unit {
 
 /// Evaluates a unit operand; `None` for null.
 ///
-/// Errors: 5439013 for a value that is not a string, 5439014 for an unknown unit.
+/// Errors: 5439013 for a value that is not a string, FailedToParse for an unknown unit.
 pub(super) fn operand(call: &Call<'_, '_>, position: usize) -> Result<Option<Unit>> {
     let name = call.name();
     match call.get_non_null(position)? {
         None => Ok(None),
-        Some(Value::String(text)) => Unit::parse(text).map(Some).map_err(|_| {
-            err!(5439014, "{name} parameter 'unit' value cannot be recognized as a time unit: {text}")
-        }),
-        Some(other) => Err(err!(5439013, "{name} requires 'unit' to be a string, but got {}", other.kind())),
+        Some(Value::String(text)) => Unit::parse(text)
+            .map(Some)
+            .map_err(|error| error.context(&format!("{name} parameter 'unit' value parsing failed"))),
+        Some(other) => {
+            Err(err!(5439013, "{name} requires 'unit' to be a string, but got {}", other.kind().alias()))
+        }
     }
 }
 
@@ -211,7 +212,7 @@ pub(super) fn start_of_week(call: &Call<'_, '_>, position: usize) -> Result<Opti
         None => return Ok(None),
         Some(Value::String(text)) => text,
         Some(other) => {
-            let found = show::value(other);
+            let found = other.kind().alias();
             return Err(error(
                 5439015,
                 format!("{name} requires 'startOfWeek' to be a string, but got {found}"),

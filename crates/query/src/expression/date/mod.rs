@@ -24,13 +24,9 @@ pub(super) fn to_millis(value: Value<'_>) -> Option<i64> {
     }
 }
 
-/// Evaluates an operand that must be an instant or null.
-///
-/// Errors: 16006 for other types.
-fn instant(call: &Call<'_, '_>, position: usize) -> Result<Option<i64>> {
-    let Some(value) = call.get_non_null(position)? else { return Ok(None) };
+/// Converts a value to an instant. Errors: 16006 for other types.
+fn instant(value: Value<'_>) -> Result<i64> {
     to_millis(value)
-        .map(Some)
         .ok_or_else(|| err!(16006, "can't convert from BSON type {} to Date", value.kind().alias()))
 }
 
@@ -46,6 +42,21 @@ fn zone(call: &Call<'_, '_>, position: usize) -> Result<Option<Zone>> {
         Some(Value::String(name)) => named_zone(name).map(Some),
         Some(other) => Err(err!(40517, "timezone must evaluate to a string, found {}", other.kind().alias())),
     }
+}
+
+/// Whether an operand is constant and null in a call that also has varying operands. A call of constants alone is
+/// evaluated as a whole. Errors: errors of `read` for a constant operand.
+fn is_constant_null<T>(
+    call: &Call<'_, '_>,
+    position: usize,
+    read: fn(&Call<'_, '_>, usize) -> Result<Option<T>>,
+) -> Result<bool> {
+    Ok(call.is_constant(position) && !call.is_all_constant() && read(call, position)?.is_none())
+}
+
+/// Checks a constant zone of a call with varying operands; returns whether it is null. Errors: as [`zone`].
+pub(super) fn check_zone(call: &Call<'_, '_>, position: usize) -> Result<bool> {
+    is_constant_null(call, position, zone)
 }
 
 /// Parses a zone. Errors: 40485 for an unknown zone.

@@ -8,7 +8,6 @@
 //!
 //! `$dateFromParts` requires only the year. Parts out of range carry over.
 
-use super::super::arithmetic::divide::as_int32;
 use super::super::evaluate::{Call, Computed, null, value};
 use super::super::named::{self, Named, error_template, optional, required};
 use super::super::node::{CallNode, Node, append};
@@ -16,9 +15,9 @@ use super::super::parse::Parser;
 use super::super::show;
 use super::super::table::Operator;
 use super::calendar::{self, Civil, DAY, IsoDate};
-use super::{instant, zone};
+use super::{check_zone, instant, zone};
 use base::bson::{Builder, FieldName, Value};
-use base::{Result, bail, err};
+use base::{Error, ErrorCode, Result, bail, err};
 use std::ffi::CStr;
 
 /// The operands of a date part.
@@ -62,10 +61,16 @@ pub(in super::super) fn parse(
     Ok(Node::call(operator, vec![date, Node::Absent]))
 }
 
-/// Returns the local time of the operands; `None` if either is null.
+/// Checks the constant zone of a date part. A null zone does not make the value null: the date is converted before.
+pub(in super::super) fn check(call: &Call<'_, '_>) -> Result<bool> {
+    check_zone(call, 1).map(|_| false)
+}
+
+/// Returns the local time of the operands; `None` if either is null. The zone of a null date is not read.
 fn local(call: &Call<'_, '_>) -> Result<Option<i64>> {
-    let Some(zone) = zone(call, 1)? else { return Ok(None) };
-    Ok(instant(call, 0)?.map(|millis| zone.to_local(millis)))
+    let Some(date) = call.get_non_null(0)? else { return Ok(None) };
+    let millis = instant(date)?;
+    Ok(zone(call, 1)?.map(|zone| zone.to_local(millis)))
 }
 
 macro_rules! parts {
@@ -110,7 +115,7 @@ pub(in super::super) fn iso_week_year<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
 /// The arguments of `$dateToParts` in the order of their evaluation.
 pub(in super::super) static TO_PARTS: Named = Named {
     parameters: &[
-        required("date", 40522, "Missing 'date' argument to $dateToParts"),
+        required("date", 40522, "Missing 'date' parameter to $dateToParts"),
         optional("timezone"),
         optional("iso8601"),
     ],
@@ -120,6 +125,8 @@ pub(in super::super) static TO_PARTS: Named = Named {
 
 /// `$dateToParts`. Errors: 40521 if `iso8601` is not a boolean.
 pub(in super::super) fn to_parts<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
+    let date = call.get_non_null(0)?;
+    let Some(zone) = zone(call, 1)? else { return null() };
     let iso = match (call.has_argument(2), call.get_non_null(2)?) {
         (false, _) => false,
         (true, None) => return null(),
@@ -128,7 +135,8 @@ pub(in super::super) fn to_parts<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
             bail!(40521, "iso8601 must evaluate to a bool, found {}", other.kind().alias());
         }
     };
-    let Some(local) = local(call)? else { return null() };
+    let Some(date) = date else { return null() };
+    let local = zone.to_local(instant(date)?);
     let time = Civil::from_local(local);
     let mut builder = Builder::new();
     let mut put = |name: &'static CStr, part: i64| {
@@ -159,16 +167,17 @@ pub(in super::super) fn timestamp<'a>(call: &Call<'_, 'a>, code: i32, half: fn(u
         Some(other) => {
             let (name, found) = (call.name(), other.kind().alias());
             let message = format!(" Argument to {name} must be a timestamp, but is {found}");
-            Err(base::Error::new(base::ErrorCode::Location(code), message))
+            Err(Error::new(ErrorCode::Location(code), message))
         }
     }
 }
 
 const YEAR: usize = 0;
+const HOUR: usize = 3;
 const ISO_YEAR: usize = 7;
 const ZONE: usize = 10;
 
-/// The arguments in the order of their evaluation.
+/// The arguments of `$dateFromParts`.
 pub(in super::super) static ARGUMENTS: Named = Named {
     parameters: &[
         optional("year"),
@@ -202,32 +211,32 @@ pub(in super::super) fn parse_from_parts(
     if has(YEAR) && (ISO_YEAR..ZONE).any(has) {
         bail!(40489, "$dateFromParts does not allow mixing natural dates with ISO dates");
     }
-    if has(ISO_YEAR) && (1..3).any(has) {
+    if has(ISO_YEAR) && (1..HOUR).any(has) {
         bail!(40525, "$dateFromParts does not allow mixing ISO dates with natural dates");
     }
     Ok(node)
 }
 
+/// Checks the constant zone of `$dateFromParts`; returns whether it is null. Errors: errors of zones.
+pub(in super::super) fn check_from_parts(call: &Call<'_, '_>) -> Result<bool> {
+    check_zone(call, ZONE)
+}
+
 /// Evaluates a part, or returns its default; `None` if it is null.
 ///
-/// Errors: 40515 for a value that is not an integer, 31034 out of range.
+/// Errors: 40515 for a value that is not an int64, 31034 out of range. The range of the year is not checked.
 fn part(call: &Call<'_, '_>, position: usize, default: i64) -> Result<Option<i64>> {
     let name = ARGUMENTS.parameters.get(position).map_or("", |parameter| parameter.name);
     if !call.has_argument(position) {
         return Ok(Some(default));
     }
     let Some(found) = call.get_non_null(position)? else { return Ok(None) };
-    let wide = matches!(name, "second" | "millisecond");
-    let integer = if wide { found.as_i64() } else { as_int32(found).map(i64::from) };
-    let Some(integer) = integer else {
+    let Some(integer) = found.as_i64() else {
         let (kind, value) = (found.kind().alias(), show::value(found));
         bail!(40515, "'{name}' must evaluate to an integer, found {kind} with value {value}");
     };
-    if position == YEAR || position == ISO_YEAR {
-        if !(1..=9999).contains(&integer) {
-            bail!(40523, "'{name}' must evaluate to an integer in the range 1 to 9999, found {integer}");
-        }
-    } else if !wide && !(-32_768..=32_767).contains(&integer) {
+    let is_wide = matches!(name, "year" | "isoWeekYear" | "second" | "millisecond");
+    if !is_wide && i16::try_from(integer).is_err() {
         bail!(
             31034,
             "'{name}' must evaluate to a value in the range [-32768, 32767]; value {integer} is not in range"
@@ -236,17 +245,29 @@ fn part(call: &Call<'_, '_>, position: usize, default: i64) -> Result<Option<i64
     Ok(Some(integer))
 }
 
-/// Evaluates `$dateFromParts`. Errors: errors of the parts and the zone; Overflow out of range.
-pub(in super::super) fn from_parts<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
-    let iso = call.has_argument(ISO_YEAR);
-    let mut read = [0; 7];
-    for (index, slot) in read.iter_mut().enumerate() {
-        let position = if iso && index < 3 { ISO_YEAR + index } else { index };
-        let Some(found) = part(call, position, i64::from(index < 3))? else { return null() };
-        *slot = found;
+/// Evaluates the parts from the position `first`; `None` at the first null.
+fn consecutive<const N: usize>(call: &Call<'_, '_>, first: usize, default: i64) -> Result<Option<[i64; N]>> {
+    let mut found = [0; N];
+    for (position, slot) in (first..).zip(&mut found) {
+        let Some(part) = part(call, position, default)? else { return Ok(None) };
+        *slot = part;
     }
+    Ok(Some(found))
+}
+
+/// Evaluates `$dateFromParts`. The time of day and the zone precede the date, as in MongoDB.
+///
+/// Errors: errors of the parts and the zone, 40523 and 31095 for the year, DurationOverflow out of range.
+pub(in super::super) fn from_parts<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
+    let Some([hour, minute, second, milli]) = consecutive(call, HOUR, 0)? else { return null() };
     let Some(zone) = zone(call, ZONE)? else { return null() };
-    let [year, month, day, hour, minute, second, milli] = read;
+    let iso = call.has_argument(ISO_YEAR);
+    let (first, name, code) = if iso { (ISO_YEAR, "isoWeekYear", 31095) } else { (YEAR, "year", 40523) };
+    let Some([year, month, day]) = consecutive(call, first, 1)? else { return null() };
+    if !(1..=9999).contains(&year) {
+        let message = format!("'{name}' must evaluate to an integer in the range 1 to 9999, found {year}");
+        return Err(Error::new(ErrorCode::Location(code), message));
+    }
     let civil = if iso {
         let days = calendar::iso_to_days(IsoDate { year, week: month, weekday: day });
         let start = days.and_then(|days| days.checked_mul(DAY)).map(Civil::from_local);
@@ -254,9 +275,13 @@ pub(in super::super) fn from_parts<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     } else {
         Some(Civil { year, month, day, hour, minute, second, milli })
     };
-    let local = civil
-        .and_then(Civil::to_local)
-        .ok_or_else(|| err!(DurationOverflow, "$dateFromParts: the date is out of range"))?;
+    // MongoDB computes in microseconds.
+    let local = milli.checked_mul(1000).and(civil).and_then(Civil::to_local).ok_or_else(|| {
+        err!(
+            DurationOverflow,
+            "Overflow casting from a lower-precision duration to a higher-precision duration"
+        )
+    })?;
     value(Value::DateTime(zone.to_utc(local, 0)))
 }
 
@@ -301,6 +326,10 @@ mod tests {
         check_error("{$year: 'x'}", "{}", 16006);
         check_error("{$year: {date: '$d', timezone: 'Nowhere'}}", DATE, 40485);
         check_error("{$year: {date: '$d', timezone: 1}}", DATE, 40517);
+        check("{$year: {date: '$d', timezone: '$z'}}", "{z: 'Nowhere'}", "null");
+        check_error("{$year: {date: '$d', timezone: '$z'}}", "{d: 'x'}", 16006);
+        check_error("{$year: {date: '$d', timezone: null}}", "{d: 'x'}", 16006);
+        check_parse_error("{$year: {date: '$d', timezone: 'Nowhere'}}", 40485);
         check_parse_error("{$week: []}", 40536);
         check_parse_error("{$week: {x: 1}}", 40535);
         check_parse_error("{$week: {timezone: 'x'}}", 40539);
@@ -319,6 +348,10 @@ mod tests {
             "{isoWeekYear: 2016, isoWeek: 52, isoDayOfWeek: 7, hour: 3, minute: 4, second: 5, millisecond: 6}",
         );
         check_error("{$dateToParts: {date: '$d', iso8601: 1}}", DATE, 40521);
+        check("{$dateToParts: {date: '$d', timezone: '$z', iso8601: '$i'}}", "{i: 5}", "null");
+        check_error("{$dateToParts: {date: '$x', timezone: 'UTC', iso8601: '$i'}}", "{i: 5}", 40521);
+        check("{$dateToParts: {date: '$d', timezone: null, iso8601: '$i'}}", "{d: 'x', i: 5}", "null");
+        check_parse_error("{$dateToParts: {date: '$d', timezone: 'Nowhere'}}", 40485);
         check_parse_error("{$dateToParts: 1}", 40524);
         check_parse_error("{$dateToParts: {x: 1}}", 40520);
         check_parse_error("{$dateToParts: {}}", 40522);
@@ -329,6 +362,32 @@ mod tests {
         check("{$tsSecond: '$t'}", "{t: Timestamp(7, 3)}", "NumberLong(7)");
         check("{$tsIncrement: '$t'}", "{t: Timestamp(7, 3)}", "NumberLong(3)");
         check_error("{$tsSecond: 1}", "{}", 5687301);
+    }
+
+    #[test]
+    fn order_and_ranges_of_the_parts() {
+        check("{$dateFromParts: {year: '$y', hour: '$h'}}", "{y: 'x', h: null}", "null");
+        check("{$dateFromParts: {year: '$y', timezone: '$z'}}", "{y: 'x'}", "null");
+        check("{$dateFromParts: {year: '$y', day: null}}", "{y: 0}", "null");
+        check_error("{$dateFromParts: {year: '$y', timezone: '$z'}}", "{y: null, z: 'Bad'}", 40485);
+        for (part, value, code) in [
+            ("year", "NumberLong('1099511627776')", 40523),
+            ("isoWeekYear", "NumberLong('1099511627776')", 31095),
+            ("isoWeekYear", "0", 31095),
+            ("isoWeekYear", "10000", 31095),
+            ("year: 1970, month", "NumberLong('1099511627776')", 31034),
+            ("year: 1970, hour", "-32769", 31034),
+            ("year: 1970, millisecond", "18014398509481984.0", 159),
+            ("year: 1970, millisecond", "NumberLong('9223372036854775807')", 159),
+            ("year: 1970, millisecond", "18014398509481984000.0", 40515),
+        ] {
+            check_error(&format!("{{$dateFromParts: {{{part}: '$v'}}}}"), &format!("{{v: {value}}}"), code);
+        }
+        check(
+            "{$toLong: {$dateFromParts: {year: 1970, millisecond: NumberLong('9223372036854775')}}}",
+            "{}",
+            "NumberLong('9223372036854775')",
+        );
     }
 
     #[test]
@@ -355,6 +414,7 @@ mod tests {
         check_error("{$dateFromParts: {year: 2017, month: 1.5}}", "{}", 40515);
         check_error("{$dateFromParts: {year: 0}}", "{}", 40523);
         check_error("{$dateFromParts: {year: 2017, month: 40000}}", "{}", 31034);
+        check_parse_error("{$dateFromParts: {year: '$y', timezone: 'Nowhere'}}", 40485);
         check_parse_error("{$dateFromParts: {month: 1}}", 40516);
         check_parse_error("{$dateFromParts: {year: 1, isoWeek: 1}}", 40489);
         check_parse_error("{$dateFromParts: {isoWeekYear: 1, month: 1}}", 40525);

@@ -32,7 +32,8 @@ pub(in super::super) static ARGUMENTS: Named = Named {
 /// Errors: 18533 if the format is not a string, errors of formats, dates and zones; 18537 for a year without four
 /// digits.
 pub(in super::super) fn to_string<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
-    // The format comes first: an invalid format is an error even if the date is null.
+    let date = call.get_non_null(0)?;
+    // An invalid format is an error even if the date is null.
     let format = match (call.has_argument(1), call.get_non_null(1)?) {
         (false, _) => Some("%Y-%m-%dT%H:%M:%S.%L"),
         (true, None) => None,
@@ -47,13 +48,9 @@ pub(in super::super) fn to_string<'a>(call: &Call<'_, 'a>) -> Computed<'a> {
     };
     let pieces = format.map(for_printing).transpose()?;
     let zone = zone(call, 2)?;
-    if call.get_non_null(0)?.is_none() {
-        return on_null(call);
-    }
+    let Some(date) = date else { return on_null(call) };
     let (Some(pieces), Some(zone)) = (pieces, zone) else { return null() };
-    // A null zone makes the result null before the type of the date is checked.
-    let Some(millis) = instant(call, 0)? else { return null() };
-    let mut text = print(millis, &zone, &pieces)?;
+    let mut text = print(instant(date)?, &zone, &pieces)?;
     // Without a format, the output marks UTC.
     if !call.has_argument(1) && matches!(zone, Zone::Fixed(0)) {
         text.push('Z');

@@ -47,11 +47,11 @@ fn operands<'a>(call: &Call<'_, 'a>) -> Result<Option<(&'a str, Regex)>> {
 }
 
 /// Checks constant patterns and options while parsing.
-pub(in super::super) fn check(call: &Call<'_, '_>) -> Result<()> {
+pub(in super::super) fn check(call: &Call<'_, '_>) -> Result<bool> {
     if call.is_constant(1) && call.is_constant(2) {
         pattern(call)?;
     }
-    Ok(())
+    Ok(false)
 }
 
 /// Compiles the pattern; `None` for null.
