@@ -12,8 +12,8 @@
 //! segment could be created. Connections above four fifths are therefore refused, as in MongoDB.
 //!
 //! SIGHUP reopens the log and reads certificates again. SIGUSR1 begins a new log file. Neither ends
-//! the server. SIGUSR2 (in mongod: the stacks of all threads) and SIGXFSZ (a file at `ulimit -f`, whose write fails)
-//! are only logged.
+//! the server. SIGUSR2 (in mongod: the stacks of all threads) is only logged. SIGXFSZ has no effect: the write to
+//! the file at its limit (`ulimit -f`) fails.
 //!
 //! The first SIGTERM or SIGINT triggers the action of [`StopSignal`]: during the start it ends scripts, later it stops
 //! the server. A second one ends the process without waiting for running commands and the last checkpoint. The next
@@ -179,8 +179,9 @@ pub(crate) fn end_group(leader: u32) {
 pub(crate) fn watch_signals(tls: Option<Arc<Tls>>) -> io::Result<Arc<StopSignal>> {
     use server::logging;
     use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2, SIGXFSZ};
-    let watched = [SIGHUP, SIGUSR1, SIGUSR2, SIGXFSZ, SIGTERM, SIGINT];
-    let mut signals = signal_hook::iterator::Signals::new(watched)?;
+    let mut signals = signal_hook::iterator::Signals::new([SIGHUP, SIGUSR1, SIGUSR2, SIGTERM, SIGINT])?;
+    // The write fails and is reported. A line here would be another write, perhaps to the same file.
+    signal_hook::flag::register(SIGXFSZ, Arc::default())?;
     let stop = Arc::<StopSignal>::default();
     let received = stop.clone();
     storage::threads::spawn("vellum-signals", None, move || {
@@ -196,10 +197,6 @@ pub(crate) fn watch_signals(tls: Option<Arc<Tls>>) -> io::Result<Arc<StopSignal>
             }
             if signal == SIGUSR2 {
                 log::info!(c = "CONTROL"; "SIGUSR2: no effect; the command currentOp lists running operations");
-                continue;
-            }
-            if signal == SIGXFSZ {
-                log::error!(c = "STORAGE"; "SIGXFSZ: a file is at the size limit of the process (ulimit -f)");
                 continue;
             }
             let done = match signal {

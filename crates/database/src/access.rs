@@ -161,11 +161,14 @@ impl Interval {
         Interval { low: end.clone(), high: end }
     }
 
-    /// Returns true if the interval may have strings, or arrays and documents with strings, whose
-    /// order depends on the collation.
+    /// Returns true if the interval may have strings, or values with strings (arrays, documents, scopes), whose order
+    /// depends on the collation.
     pub(crate) fn reaches_strings(&self) -> bool {
-        let (first, last) = (Interval::bracket(Type::String), Interval::bracket(Type::Array));
-        self.low.key < last.high.key && self.high.key >= first.low.key
+        let reaches = |first, last| {
+            let (first, last) = (Interval::bracket(first), Interval::bracket(last));
+            self.low.key < last.high.key && self.high.key >= first.low.key
+        };
+        reaches(Type::String, Type::Array) || reaches(Type::JavaScriptWithScope, Type::JavaScriptWithScope)
     }
 
     /// Returns the interval of all values.
@@ -407,6 +410,14 @@ mod tests {
 
     fn text(intervals: &Intervals) -> String {
         intervals.as_slice().iter().map(Interval::to_string).collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn scopes_and_containers_have_strings() {
+        use Type::{Array, Boolean, DateTime, Document, JavaScriptWithScope, ObjectId, String};
+        let reaches = |kind: &Type| Interval::bracket(*kind).reaches_strings();
+        assert!([String, Document, Array, JavaScriptWithScope].iter().all(reaches));
+        assert!(![ObjectId, Boolean, DateTime].iter().any(reaches));
     }
 
     #[test]

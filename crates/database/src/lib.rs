@@ -92,7 +92,7 @@ pub(crate) fn storage_error(error: storage::Error) -> base::Error {
     use storage::store::{LOG, LOG_TREES};
     match error {
         storage::Error::WriteConflict => err!(WriteConflict, "WriteConflict"),
-        storage::Error::Full(why) => err!(OutOfDiskSpace, "no space left for the write: {why}"),
+        storage::Error::Full(_) => err!(OutOfDiskSpace, "no space left for the write"),
         // The statement begins again, as on MongoDB's mongos: see `Database::by_latest_catalog`.
         storage::Error::CatalogChanged => err!(StaleConfig, "the catalog has changed"),
         storage::Error::SnapshotTooOld => {

@@ -194,8 +194,8 @@ pub(crate) struct Compare {
     pub(crate) after: PathBuf,
     /// Further runs, such as of other machines: all runs are shown side by side, one column each
     pub(crate) more: Vec<PathBuf>,
-    /// Exit with 1 if any row but the null server's is surely worse by more, such as 'p99>+10%' or 'rate<-5%'; may be
-    /// given several times
+    /// Exit with 1 if any row but the null server's is certainly worse and beyond this limit, such as 'p99>+10%' or
+    /// 'rate<-5%'; needs three rounds, may be given several times
     #[arg(long, value_name = "LIMIT")]
     pub(crate) fail_if: Vec<String>,
     /// Write an HTML file with charts of the differences

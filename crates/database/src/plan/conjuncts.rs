@@ -158,7 +158,9 @@ impl Collector<'_> {
             Node::Schema(schema) if inside.base.is_none() => {
                 // The required names are fields of the document. A dot in such a name separates no fields.
                 for name in schema.required().iter().filter(|name| !name.contains('.')) {
-                    let path = Path::new(FieldName::trusted(name));
+                    // No document has a field whose name has a zero byte.
+                    let Ok(name) = FieldName::new(name) else { continue };
+                    let path = Path::new(name);
                     if (self.selects)(&path)
                         && let Some(bounds) = bounds::of(&Predicate::Exists, &path, self.collation)
                     {

@@ -6,7 +6,7 @@
 //! and never written, so a database can repair its catalog on it. A read-only engine locks the directory like a server.
 
 use super::base::{self, Base};
-use super::files::{Control, Files, during};
+use super::files::{ANOTHER_PROCESS, Control, Files, during};
 use super::journal::Segments;
 use super::state::State;
 use super::{
@@ -82,10 +82,13 @@ impl Directory {
 fn locking(path: &Path, error: io::Error) -> Error {
     match error.kind() {
         io::ErrorKind::WouldBlock => {
-            // The error text is the other process's id, if it could be read.
-            let process =
-                error.to_string().parse::<u32>().map(|id| format!(" (process {id})")).unwrap_or_default();
-            let message = format!("another Vellum{process} uses {}", path.display());
+            // The text names the other process, if it is known.
+            let (by, path) = (error.to_string(), path.display());
+            let message = match by.parse::<u32>() {
+                Ok(id) => format!("another Vellum (process {id}) uses {path}"),
+                Err(_) if by == ANOTHER_PROCESS => format!("{by} has locked {path}"),
+                Err(_) => format!("another Vellum uses {path}"),
+            };
             Error::Io { kind: io::ErrorKind::ResourceBusy, message }
         }
         _ => during("locking", path, error),

@@ -51,6 +51,9 @@ pub trait Files: Send + Sync {
     }
 }
 
+/// Text of a lock's error if the holder is unknown: a Vellum whose lock file was removed, or a program such as flock.
+pub(super) const ANOTHER_PROCESS: &str = "another process";
+
 /// Combined calls. Errors name the operation and the path.
 impl dyn Files + '_ {
     /// Creates a directory and its parents.
@@ -192,27 +195,21 @@ impl Files for SystemFiles {
     }
 
     fn lock(&self, path: &Path) -> io::Result<Box<dyn Any + Send + Sync>> {
-        let held = || {
-            let process = fs::read_to_string(path).unwrap_or_default();
-            Err(io::Error::new(io::ErrorKind::WouldBlock, process))
-        };
+        let held = |by: String| Err(io::Error::new(io::ErrorKind::WouldBlock, by));
+        let file = fs::OpenOptions::new().write(true).create(true).truncate(false).open(path)?;
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(fs::TryLockError::WouldBlock) => return held(fs::read_to_string(path).unwrap_or_default()),
+            Err(fs::TryLockError::Error(error)) => return Err(error),
+        }
         // Users remove the file, as they do with `mongod.lock`. Not every file system has locks for directories.
         let directory = path.parent().filter(|_| cfg!(unix)).and_then(|parent| fs::File::open(parent).ok());
         if let Some(Err(fs::TryLockError::WouldBlock)) = directory.as_ref().map(fs::File::try_lock) {
-            return held();
+            return held(ANOTHER_PROCESS.to_string());
         }
-        let file = fs::OpenOptions::new().write(true).create(true).truncate(false).open(path)?;
-        match file.try_lock() {
-            Ok(()) => {
-                // The process id is for error messages only, so a full disk does not prevent opening.
-                let _ = file
-                    .set_len(0)
-                    .and_then(|()| (&file).write_all(std::process::id().to_string().as_bytes()));
-                Ok(Box::new((directory, file)))
-            }
-            Err(fs::TryLockError::WouldBlock) => held(),
-            Err(fs::TryLockError::Error(error)) => Err(error),
-        }
+        // The process id is for error messages only, so a full disk does not prevent opening.
+        let _ = file.set_len(0).and_then(|()| (&file).write_all(std::process::id().to_string().as_bytes()));
+        Ok(Box::new((directory, file)))
     }
 }
 

@@ -276,9 +276,9 @@ impl Random {
                 4 if !relative && depth == 2 => self.expr(out),
                 5 if !relative && self.chance(20) => self.places(out),
                 6 if !relative && self.chance(30) => {
-                    let names = ["a", "b", "a.x"];
+                    let names = ["a", "b", "a.x", "a\0b"];
                     out.begin_document(c"$jsonSchema").begin_array(c"required");
-                    out.push(names[self.below(3) as usize]).end().end();
+                    out.push(names[self.below(4) as usize]).end().end();
                 }
                 _ => {
                     let path = if relative { ["x", "y", "0"][self.below(3) as usize] } else { self.path() };

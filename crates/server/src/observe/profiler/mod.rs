@@ -145,7 +145,7 @@ impl Notes {
 
 /// Threshold and sample rate of slow operations.
 pub(crate) struct SlowOperations {
-    /// Threshold in milliseconds. Longer operations are slow.
+    /// Threshold in milliseconds. Operations of this duration or longer are slow.
     threshold: AtomicI64,
     /// Share of slow operations in the log, between zero and one, as the bits of a double.
     sample_rate: AtomicU64,
@@ -181,7 +181,7 @@ impl SlowOperations {
 
     /// Returns true if an operation of this duration is slow.
     pub(crate) fn is_slow(&self, took: Duration) -> bool {
-        i64::try_from(took.as_millis()).unwrap_or(i64::MAX) > self.threshold()
+        i64::try_from(took.as_millis()).unwrap_or(i64::MAX) >= self.threshold()
     }
 
     /// Returns true if an operation of this duration is logged. `random` returns any number.
