@@ -124,6 +124,40 @@ fn conflict(client: &mut Client) {
 }
 
 #[test]
+fn updates_by_pipelines_and_array_filters_are_counted() {
+    let Some(server) = Server::start() else { return print_line("status: skipped, no server yet") };
+    let mut client = server.connect().unwrap();
+    run(&mut client, "{insert: 'c', documents: [{_id: 1, a: [5, 10]}], $db: 'counted'}");
+    let before = run(&mut client, "{serverStatus: 1, $db: 'admin'}");
+    let plain = "{$set: {b: 1}}";
+    let pipeline = "[{$set: {b: 2}}]";
+    let filtered = "{$set: {'a.$[x]': 7}}, arrayFilters: [{x: {$gt: 6}}]";
+    for update in [plain, pipeline, filtered, "[{$set: {b: {$divide: [1, 0]}}}]"] {
+        run(&mut client, &format!("{{update: 'c', updates: [{{q: {{}}, u: {update}}}], $db: 'counted'}}"));
+    }
+    for update in [plain, pipeline, filtered] {
+        run(&mut client, &format!("{{findAndModify: 'c', update: {update}, $db: 'counted'}}"));
+    }
+    let operation = |update| format!("{{update: 0, filter: {{}}, updateMods: {update}}}");
+    let operations = [plain, pipeline, pipeline, filtered].map(operation).join(", ");
+    let names = "nsInfo: [{ns: 'counted.c'}], $db: 'admin'";
+    run(&mut client, &format!("{{bulkWrite: 1, ops: [{operations}], {names}}}"));
+    let after = run(&mut client, "{serverStatus: 1, $db: 'admin'}");
+    let grown = |command: &str| {
+        ["pipeline", "arrayFilters"].map(|name| {
+            let path = format!("metrics/commands/{command}/{name}");
+            number(&after, &path) - number(&before, &path)
+        })
+    };
+    // Only an own server has no other clients that change these values.
+    if std::env::var_os("VELLUM_SERVER").is_none() {
+        assert_eq!(grown("update"), [2.0, 1.0]);
+        assert_eq!(grown("findAndModify"), [1.0, 1.0]);
+        assert_eq!(grown("bulkWrite"), [2.0, 1.0]);
+    }
+}
+
+#[test]
 fn sizes_are_those_of_the_disk() {
     let Some(server) = Server::start() else { return print_line("status: skipped, no server yet") };
     let mut client = server.connect().unwrap();

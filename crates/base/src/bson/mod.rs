@@ -26,6 +26,7 @@ pub use number::Number;
 pub use path::{Path, PathComponent};
 pub use raw::{Array, Document, DocumentBuf, DocumentCow, Element, Elements, LeadingElements};
 pub use validate::{
-    MAX_DEPTH, MAX_DOCUMENT_SIZE, MAX_STORED_DEPTH, check_depth, is_well_formed, nests_deeper, validate,
+    MAX_DEPTH, MAX_DOCUMENT_SIZE, MAX_STORED_DEPTH, check_depth, is_well_formed, nested, nests_deeper,
+    validate,
 };
 pub use value::{ObjectId, Value, ValueBuf, ValueBuffer, ValueContent};

@@ -177,7 +177,8 @@ fn exceeds_depth(document: Document<'_>, levels: usize) -> bool {
 }
 
 /// Returns the document, array or scope in an element.
-fn nested<'a>(element: &Element<'a>) -> Option<Document<'a>> {
+#[inline]
+pub fn nested<'a>(element: &Element<'a>) -> Option<Document<'a>> {
     match element.kind() {
         Type::Document | Type::Array => Some(Document::from_valid(element.value_bytes())),
         Type::JavaScriptWithScope => match element.value() {

@@ -2,7 +2,8 @@
 //!
 //! Inserts of one command are committed in groups. A group that fails is repeated up to the failed document. The limits
 //! of capped collections are enforced here: the commit of an insert removes the oldest documents. If there are too
-//! many, earlier commits remove them. A new check of every stored document belongs to [`check_stored`].
+//! many, earlier commits remove them. A new check of inserted documents belongs to [`check_stored`]. `query::update` checks
+//! the result of an update.
 
 use super::{check_writable_within, feature_version, keys_of};
 use crate::catalog::collection::{Capped, Collection, Data};
@@ -15,7 +16,7 @@ use crate::operation::Operation;
 use crate::scope::Scope;
 use crate::storage_error;
 use base::bson::{
-    Builder, Document, Element, MAX_DOCUMENT_SIZE, MAX_STORED_DEPTH, Type, Value, nests_deeper,
+    Builder, Document, Element, MAX_DOCUMENT_SIZE, MAX_STORED_DEPTH, Type, Value, nested, nests_deeper,
 };
 use base::{Error, ErrorCode, Namespace, Result, bail, err};
 use query::{Context, Interrupt};
@@ -374,9 +375,6 @@ impl Database {
         };
         let document = Document::from_valid(&stored);
         check_stored(document)?;
-        if nests_deeper(document, MAX_STORED_DEPTH) {
-            bail!(Overflow, "cannot insert document because it exceeds {MAX_STORED_DEPTH} levels of nesting");
-        }
         Ok(stored)
     }
 }
@@ -393,8 +391,8 @@ fn is_run(insertions: &[Insertion<'_>]) -> bool {
         })
 }
 
-/// Checks the limits that hold for every stored document.
-pub(crate) fn check_stored(document: Document<'_>) -> Result<()> {
+/// Checks an inserted document: its limits and its `_id`.
+fn check_stored(document: Document<'_>) -> Result<()> {
     let size = document.bytes().len();
     if size > MAX_DOCUMENT_SIZE {
         bail!(
@@ -402,20 +400,46 @@ pub(crate) fn check_stored(document: Document<'_>) -> Result<()> {
             "object to insert too large. size in bytes: {size}, max size: {MAX_DOCUMENT_SIZE}"
         );
     }
+    if nests_deeper(document, MAX_STORED_DEPTH) {
+        bail!(Overflow, "cannot insert document because it exceeds {MAX_STORED_DEPTH} levels of nesting");
+    }
     let Some(id) = document.get("_id") else { return Ok(()) };
     match id {
-        Value::Array(_) => Err(err!(InvalidIdField, "The '_id' value cannot be of type array")),
-        Value::Undefined => Err(err!(InvalidIdField, "The '_id' value cannot be of type undefined")),
-        Value::Regex { .. } => Err(err!(InvalidIdField, "The '_id' value cannot be of type regex")),
-        Value::Document(inner) => match inner.iter().find(|e| e.name_bytes().starts_with(b"$")) {
-            Some(bad) if !matches!(bad.name(), "$id" | "$ref" | "$db") => Err(err!(
+        Value::Array(_) | Value::Undefined | Value::Regex { .. } => {
+            Err(err!(InvalidIdField, "The '_id' value cannot be of type {}", id.kind().alias()))
+        }
+        Value::Document(inner) => check_id_names(inner),
+        _ => Ok(()),
+    }
+}
+
+/// Checks the names at every level of an `_id`. Only a reference (DBRef) at the beginning of a document may have names
+/// with a dollar sign, and its values are not checked. The nesting limit bounds the recursion.
+fn check_id_names(document: Document<'_>) -> Result<()> {
+    for field in document.iter().skip(reference_fields(document)) {
+        if field.name_bytes().starts_with(b"$") {
+            bail!(
                 DollarPrefixedFieldName,
                 "_id fields may not contain '$'-prefixed fields: {} is not valid for storage.",
-                bad.name()
-            )),
-            _ => Ok(()),
-        },
-        _ => Ok(()),
+                field.name()
+            );
+        }
+        nested(&field).map_or(Ok(()), check_id_names)?;
+    }
+    Ok(())
+}
+
+/// Returns the number of fields of a leading reference: `$ref`, `$id` and perhaps `$db`.
+fn reference_fields(document: Document<'_>) -> usize {
+    let mut fields = document.iter();
+    let mut next_is = |name: &[u8], kind: Option<Type>| {
+        let is =
+            |field: Element<'_>| field.name_bytes() == name && kind.is_none_or(|kind| field.kind() == kind);
+        fields.next().is_some_and(is)
+    };
+    match next_is(b"$ref", Some(Type::String)) && next_is(b"$id", None) {
+        true => 2 + usize::from(next_is(b"$db", Some(Type::String))),
+        false => 0,
     }
 }
 

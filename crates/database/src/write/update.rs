@@ -3,7 +3,6 @@
 //! Every update of a document goes through [`Database::add_update`]; a new check of updated documents belongs there.
 //! Update operators are in the crate `query`.
 
-use super::insert::check_stored;
 use super::retryable::{RetryRecorder, no_record};
 use super::source::{Source, WriteProgress};
 use super::{
@@ -265,7 +264,6 @@ impl Database {
         let Some(after) = request.update.apply(before, position, false, context)? else {
             return Ok(Added::Same);
         };
-        check_stored(after.view())?;
         let collection = &target.collection;
         if let Some(validator) = &collection.options.validator {
             validator.check(after.view(), Some(before), request.bypass_validation, context)?;

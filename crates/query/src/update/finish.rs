@@ -3,7 +3,8 @@
 use super::tree::{Child, Fields, Node};
 use crate::Context;
 use base::bson::{
-    Builder, Document, DocumentBuf, Element, MAX_DOCUMENT_SIZE, MAX_STORED_DEPTH, Type, equal, nests_deeper,
+    Builder, Document, DocumentBuf, Element, MAX_DOCUMENT_SIZE, MAX_STORED_DEPTH, Type, Value, equal,
+    nests_deeper,
 };
 use base::{CompatibleWith, Result, bail, err};
 
@@ -63,23 +64,28 @@ fn check_name(name: &str, before: Document<'_>, after: Document<'_>) -> Result<(
         (_, None) => true,
         (None, Some(_)) => false,
     };
-    if same { Ok(()) } else { check_reference(name, after) }
+    if same {
+        return Ok(());
+    }
+    let fields: Vec<Element<'_>> = after.iter().collect();
+    let at = fields.iter().position(|field| field.name() == name).unwrap_or(0);
+    check_reference(&fields, at, name)
 }
 
-/// Checks a top-level name with a dollar sign. Only the fields of a DBRef are allowed, in their order.
+/// Checks a field whose name begins with a dollar sign. Only the fields of a DBRef are allowed, in their order.
 ///
-/// Errors: InvalidDBRef for a misplaced part or a part that is not a string; DollarPrefixedFieldName.
-fn check_reference(name: &str, document: Document<'_>) -> Result<()> {
-    let fields: Vec<Element<'_>> = document.iter().collect();
-    let at = fields.iter().position(|field| field.name() == name).unwrap_or(0);
+/// Errors: InvalidDBRef for a misplaced part or a part that is not a string; DollarPrefixedFieldName with the path.
+fn check_reference(fields: &[Element<'_>], at: usize, path: &str) -> Result<()> {
+    let Some(field) = fields.get(at) else { return Ok(()) };
+    let name = field.name();
     let is_named =
         |at: Option<usize>, name| at.and_then(|at| fields.get(at)).is_some_and(|f| f.name() == name);
     let misplaced = |before: &str| {
         err!(InvalidDBRef, "Found {name} field without a {before} before it, which is invalid.")
     };
     match name {
-        "$ref" | "$db" if fields.get(at).is_some_and(|field| field.kind() != Type::String) => {
-            let kind = fields.get(at).map_or("", |field| field.kind().alias());
+        "$ref" | "$db" if field.kind() != Type::String => {
+            let kind = field.kind().alias();
             Err(err!(InvalidDBRef, "The DBRef {name} field must be a String, not a {kind}"))
         }
         "$ref" if !is_named(Some(at + 1), "$id") => {
@@ -88,15 +94,15 @@ fn check_reference(name: &str, document: Document<'_>) -> Result<()> {
         "$id" if !is_named(at.checked_sub(1), "$ref") => Err(misplaced("$ref")),
         "$db" if !is_named(at.checked_sub(1), "$id") => Err(misplaced("$id")),
         "$ref" | "$id" | "$db" => Ok(()),
-        _ => Err(dollar_prefixed(name)),
+        _ => Err(dollar_prefixed(name, path)),
     }
 }
 
-/// Returns the error for a top-level name that begins with a dollar sign.
-pub(super) fn dollar_prefixed(name: &str) -> base::Error {
+/// Returns the error for a name that begins with a dollar sign.
+pub(super) fn dollar_prefixed(name: &str, path: &str) -> base::Error {
     err!(
         DollarPrefixedFieldName,
-        "The dollar ($) prefixed field '{name}' in '{name}' is not allowed in the context of an update's \
+        "The dollar ($) prefixed field '{name}' in '{path}' is not allowed in the context of an update's \
          replacement document. Consider using an aggregation pipeline with $replaceWith."
     )
 }
@@ -112,8 +118,8 @@ pub(super) struct Updated {
 
 /// Moves `_id` to the front, checks the limits and compares with the old document.
 ///
-/// Errors: 17419 above 16 MiB, and for an upsert 17420 or, in MongoDB 9.0, BSONObjectTooLarge; InvalidIdField; Overflow
-/// for excessive nesting, checked only if the update may deepen the document.
+/// Errors: 17419 above 16 MiB, and for an upsert 17420 or, in MongoDB 9.0, BSONObjectTooLarge; Overflow for excessive
+/// nesting, checked only if the update may deepen the document.
 pub(super) fn finish(
     before: Document<'_>,
     updated: Updated,
@@ -133,18 +139,50 @@ pub(super) fn finish(
             err!(17419, "Resulting document after update is larger than {MAX_DOCUMENT_SIZE}")
         });
     }
-    if updated.may_deepen && nests_deeper(after.view(), MAX_STORED_DEPTH) {
-        bail!(Overflow, "Document exceeds maximum nesting depth of {MAX_STORED_DEPTH}");
-    }
-    if let Some(id) = after.view().first().filter(|first| first.name() == "_id") {
-        check_id_type(id)?;
+    if updated.may_deepen {
+        check_depth(after.view())?;
     }
     Ok(Some(after))
 }
 
-fn check_id_type(id: Element<'_>) -> Result<()> {
-    if matches!(id.kind(), Type::Array | Type::Regex | Type::Undefined) {
-        bail!(InvalidIdField, "The '_id' value cannot be of type {}", id.kind().alias());
+fn check_depth(document: Document<'_>) -> Result<()> {
+    if nests_deeper(document, MAX_STORED_DEPTH) {
+        bail!(Overflow, "Document exceeds maximum nesting depth of {MAX_STORED_DEPTH}");
+    }
+    Ok(())
+}
+
+/// Checks an `_id` that an update sets. Its names may have a dollar sign only in a DBRef, at every level.
+///
+/// Errors: InvalidIdField; Overflow for excessive nesting; InvalidDBRef; DollarPrefixedFieldName.
+pub(super) fn check_new_id(id: &Element<'_>) -> Result<()> {
+    match id.value() {
+        Value::Array(_) | Value::Regex { .. } | Value::Undefined => {
+            Err(err!(InvalidIdField, "The '_id' value cannot be of type {}", id.kind().alias()))
+        }
+        Value::Document(document) => {
+            check_depth(document)?;
+            check_names(&mut "_id".to_string(), document)
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Checks the names of a document in an `_id`, and of the documents in it. The nesting limit bounds the recursion.
+fn check_names(path: &mut String, document: Document<'_>) -> Result<()> {
+    let fields: Vec<Element<'_>> = document.iter().collect();
+    let length = path.len();
+    for (at, field) in fields.iter().enumerate() {
+        let name = field.name();
+        path.push('.');
+        path.push_str(name);
+        if name.starts_with('$') {
+            check_reference(&fields, at, path)?;
+        }
+        if matches!(field.kind(), Type::Document | Type::Array) {
+            check_names(path, Document::from_valid(field.value_bytes()))?;
+        }
+        path.truncate(length);
     }
     Ok(())
 }

@@ -93,18 +93,22 @@ impl Update {
     /// applied. It has an `_id` (first) only if these set one.
     ///
     /// Errors: NotSingleValueField if the filter contradicts itself, NotExactValueField if a replacement's filter has a
-    /// path below `_id`; the errors of [`apply`](Update::apply).
+    /// path below `_id`; InvalidIdField, InvalidDBRef and DollarPrefixedFieldName for an `_id` that cannot be stored; the
+    /// errors of [`apply`](Update::apply).
     pub fn upsert(&self, matcher: &Matcher, context: &Context) -> Result<DocumentBuf> {
         let seed = seed(matcher, self.is_replacement(), context)?;
-        Ok(self.apply(seed.view(), None, true, context)?.unwrap_or(seed))
+        let described = self.apply(seed.view(), None, true, context)?.unwrap_or(seed);
+        described.view().find("_id").map_or(Ok(()), |id| finish::check_new_id(&id))?;
+        Ok(described)
     }
 
     /// Returns the updated document; `None` if nothing changes, as MongoDB counts `nModified`. Some updates count
     /// although the bytes are equal. `position` is the array position of the filter's match. `is_insert` means that an
     /// upsert is about to insert the document.
     ///
-    /// Errors: ImmutableField for a changed `_id`; DollarPrefixedFieldName; 17419 above 16 MiB; Overflow for excessive
-    /// nesting; errors of the operators.
+    /// Errors: ImmutableField for a changed `_id`, and for one that cannot be stored the errors of
+    /// [`upsert`](Update::upsert); DollarPrefixedFieldName; 17419 above 16 MiB; Overflow for excessive nesting; errors of
+    /// the operators.
     pub fn apply(
         &self,
         document: Document<'_>,

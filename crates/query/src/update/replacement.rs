@@ -1,7 +1,8 @@
 //! Replacement documents, and rules shared with the results of pipelines.
 
-use super::finish::dollar_prefixed;
+use super::finish::{check_new_id, dollar_prefixed};
 use crate::Context;
+use crate::change::diff::same_value;
 use base::bson::{Builder, Document, DocumentBuf, Element, Value, equal};
 use base::{Result, bail};
 
@@ -30,8 +31,8 @@ impl Replacement {
 
     /// Returns the replacement of `before`.
     ///
-    /// Errors: ImmutableField; DollarPrefixedFieldName for a top-level name with a dollar sign, except in an insert and
-    /// in an oplog entry.
+    /// Errors: those of [`replace`]; DollarPrefixedFieldName for a top-level name with a dollar sign, except in an insert
+    /// and in an oplog entry.
     pub(super) fn apply(
         &self,
         before: Document<'_>,
@@ -40,7 +41,7 @@ impl Replacement {
     ) -> Result<DocumentBuf> {
         let dollar = self.document.view().iter().find(|element| element.name_bytes().starts_with(b"$"));
         if let (Some(element), false) = (dollar, is_insert || self.is_logged) {
-            return Err(dollar_prefixed(element.name()));
+            return Err(dollar_prefixed(element.name(), element.name()));
         }
         let fills_in = !context.keep_empty_timestamps;
         replace(before, self.document.view(), fills_in.then_some(context))
@@ -48,9 +49,9 @@ impl Replacement {
 }
 
 /// Replaces `before` by `after` and keeps the `_id` unless `after` repeats it. With a context, each empty top-level
-/// timestamp becomes a distinct time.
+/// timestamp becomes a distinct time. An equal `_id` is not checked, since it is stored.
 ///
-/// Errors: ImmutableField.
+/// Errors: ImmutableField; before it, the errors of an invalid `_id`.
 pub(super) fn replace(
     before: Document<'_>,
     after: Document<'_>,
@@ -61,11 +62,14 @@ pub(super) fn replace(
         (Some(old), None) => {
             out.append_element(&old);
         }
-        (Some(old), Some(new)) if !equal(old.value(), new.value()) => {
-            bail!(
-                ImmutableField,
-                "After applying the update, the (immutable) field '_id' was found to have been altered to {new}"
-            );
+        (Some(old), Some(new)) if !same_value(&old, &new) => {
+            check_new_id(&new)?;
+            if !equal(old.value(), new.value()) {
+                bail!(
+                    ImmutableField,
+                    "After applying the update, the (immutable) field '_id' was found to have been altered to {new}"
+                );
+            }
         }
         _ => {}
     }

@@ -37,6 +37,18 @@ pub(crate) struct Counters {
     pub(crate) protocols: [Counter; 5],
     /// Commands by database.
     pub(crate) operations: Operations,
+    /// Update statements by command, in the order of [`UPDATERS`].
+    updates: [UpdateCounter; UPDATERS.len()],
+}
+
+/// Commands that update documents.
+const UPDATERS: [&str; 3] = ["bulkWrite", "findAndModify", "update"];
+
+/// Update statements of a command that use a feature.
+#[derive(Default)]
+pub(crate) struct UpdateCounter {
+    pub(crate) array_filters: Counter,
+    pub(crate) pipeline: Counter,
 }
 
 /// TLS versions with MongoDB's names. The server never negotiates the first two.
@@ -51,6 +63,23 @@ impl Counters {
     /// Creates zero counters for a table of this many commands.
     pub(crate) fn new(commands: usize) -> Counters {
         Counters { operations: Operations::new(commands), ..Counters::default() }
+    }
+
+    /// Returns the counters of the command's update statements, if it updates documents.
+    pub(crate) fn updates_of(&self, command: &str) -> Option<&UpdateCounter> {
+        let at = UPDATERS.iter().position(|known| *known == command)?;
+        self.updates.get(at)
+    }
+
+    /// Counts an update statement of a command.
+    pub(crate) fn count_update(&self, command: &str, is_pipeline: bool, has_array_filters: bool) {
+        let Some(counter) = self.updates_of(command) else { return };
+        if is_pipeline {
+            counter.pipeline.add(1);
+        }
+        if has_array_filters {
+            counter.array_filters.add(1);
+        }
     }
 
     /// Counts a connection with this TLS version.

@@ -57,8 +57,35 @@ fn the_id_does_not_change() {
         "After applying the update, the (immutable) field '_id' was found to have been altered to _id: 2.0";
     case("{_id: 2.0, a: 3}").fails("{_id: 1}", 66, text);
     case("[{$set: {_id: 2.0}}]").fails("{_id: 1}", 66, text);
-    let text = "The '_id' value cannot be of type array";
-    case("{$setOnInsert: {_id: [1]}}").inserting().fails("{}", 53, text);
+}
+
+#[test]
+fn a_replaced_id_is_checked_before_it_is_compared() {
+    let refusal = |name: &str, path: &str| {
+        format!(
+            "The dollar ($) prefixed field '{name}' in '{path}' is not allowed in the context of an update's \
+             replacement document. Consider using an aggregation pipeline with $replaceWith."
+        )
+    };
+    for (id, path) in [("{$b: 1}", "_id.$b"), ("{a: {$b: 1}}", "_id.a.$b"), ("{a: [{$b: 1}]}", "_id.a.0.$b")]
+    {
+        case(&format!("{{_id: {id}}}")).fails("{_id: 1}", 52, &refusal("$b", path));
+        let pipeline = format!("[{{$replaceWith: {{$literal: {{_id: {id}}}}}}}]");
+        case(&pipeline).fails("{_id: 1}", 52, &refusal("$b", path));
+    }
+    case("{_id: [1]}").fails("{_id: 1}", 53, "The '_id' value cannot be of type array");
+    let text = "Found $id field without a $ref before it, which is invalid.";
+    case("{_id: {a: {$id: 1}}}").fails("{_id: 1}", 55, text);
+    let text = "The DBRef $ref field must be followed by a $id field";
+    case("{_id: {$ref: 'x'}}").fails("{_id: 1}", 55, text);
+    let text = "After applying the update, the (immutable) field '_id' was found to have been altered to \
+                _id: { $ref: \"x\", $id: 1 }";
+    case("{_id: {$ref: 'x', $id: 1}}").fails("{_id: 1}", 66, text);
+    // A stored document keeps its `_id`.
+    let stored = "{_id: {a: {$b: 1}}, x: 1}";
+    case("{$set: {x: 2}}").gives(stored, "{_id: {a: {$b: 1}}, x: 2}");
+    case("[{$set: {x: 2}}]").gives(stored, "{_id: {a: {$b: 1}}, x: 2}");
+    case("{x: 2}").gives(stored, "{_id: {a: {$b: 1}}, x: 2}");
 }
 
 #[test]

@@ -53,3 +53,16 @@ fn filters_that_contradict_themselves_are_refused() {
     let error = upsert("{}", "{$set: {'a.$.b': 1}}").unwrap_err();
     assert_eq!(error.message(), "The positional operator did not find the match needed from the query.");
 }
+
+#[test]
+fn an_id_that_cannot_be_stored_is_refused() {
+    let code = |filter: &str, update: &str| upsert(filter, update).unwrap_err().code().number();
+    assert_eq!(code("{}", "{$setOnInsert: {_id: [1]}}"), 53);
+    assert_eq!(code("{'_id.a.$b': 1}", "{$set: {x: 1}}"), 52);
+    assert_eq!(code("{'_id.a.$b': 1}", "{$setOnInsert: {}}"), 52);
+    assert_eq!(code("{x: 1}", "{$set: {_id: {a: {$b: 1}}}}"), 52);
+    assert_eq!(code("{_id: {a: {$b: 1}}}", "{_id: {a: {$b: 1}}}"), 52);
+    assert_eq!(code("{'_id.a.$b': 1}", "[{$replaceWith: {$literal: {a: {$a: 1}}}}]"), 52);
+    assert_eq!(code("{'_id.a.$b': 1}", "{_id: {a: {$b: 1}}}"), 111);
+    gives("{}", "{_id: {$ref: 'x', $id: 1, $db: 'd'}}", "{ _id: { $ref: \"x\", $id: 1, $db: \"d\" } }");
+}

@@ -1,8 +1,8 @@
 //! `bulkWrite`: inserts, updates and deletes on several collections in one command.
 
 use super::retry::Retryable;
-use super::update::Statement;
 use super::write_batch::{WriteCommand, check_count, ends_command, is_suspended, may_retry};
+use super::{delete, update};
 use crate::access::{Requirements, requirements};
 use crate::call::{Call, HandlerStatus, Row, transaction_rules};
 use crate::commands::cursors;
@@ -12,10 +12,11 @@ use base::bson::{Builder, Document, DocumentBuf, FieldName, Value, ValueBuf};
 use base::{Error, Namespace, Result, bail, err};
 use database::language::Collation;
 use database::{
-    Committed, Hint, InsertRequest, RetryKey, Scope, UpdateOutcome, WriteProgress, check_writable, time,
+    Committed, InsertRequest, RetryKey, Scope, UpdateOutcome, WriteProgress, check_writable, time,
 };
 use std::mem;
 use std::time::Instant;
+use wire::request::Documents;
 
 /// Position in the command table.
 pub(crate) const BULK_WRITE: Row =
@@ -27,10 +28,10 @@ pub(crate) const BULK_WRITE: Row =
         .restarts();
 
 /// An unparsed element of `ops`.
-enum Operation<'a> {
+pub(super) enum Operation<'a> {
     Insert(Document<'a>),
-    Update(Statement<'a>),
-    Delete { filter: Document<'a>, single: bool, hint: Option<Hint>, collation: Option<Collation> },
+    Update(update::Statement<'a>),
+    Delete(delete::Statement<'a>),
 }
 
 /// Result of an operation.
@@ -53,23 +54,23 @@ struct Totals {
     deleted: i32,
 }
 
-/// Parsed fields of the command.
-struct BulkWrite<'a> {
+/// Parsed fields of the command. `explain` uses them too.
+pub(super) struct BulkWrite<'a> {
     /// Number of operations.
     count: usize,
     targets: Vec<Target>,
     ordered: bool,
     errors_only: bool,
-    bypass_validation: bool,
+    pub(super) bypass_validation: bool,
     keeps_timestamps: bool,
-    variables: Option<Document<'a>>,
+    pub(super) variables: Option<Document<'a>>,
     batch_size: Option<u64>,
     /// Namespace of the command itself.
     namespace: Namespace,
 }
 
 /// A running command.
-struct Bulk {
+pub(super) struct Bulk {
     scope: Scope,
     retryable: Option<Retryable>,
     totals: Totals,
@@ -107,29 +108,39 @@ impl Group {
 }
 
 fn bulk_write(call: &mut Call<'_>) -> Result<HandlerStatus> {
-    let mut fields = call.fields().after_name();
-    let operations = fields.required("ops", Fields::sequence)?;
-    let infos = fields.required("nsInfo", Fields::sequence)?;
-    let mut command = BulkWrite {
-        count: operations.len(),
-        targets: Vec::new(),
-        ordered: fields.boolean("ordered")?.unwrap_or(true),
-        errors_only: fields.boolean("errorsOnly")?.unwrap_or(false),
-        bypass_validation: fields.flag("bypassDocumentValidation")?.unwrap_or(false),
-        keeps_timestamps: fields.boolean("bypassEmptyTsReplacement")?.unwrap_or(false),
-        variables: fields.document("let")?,
-        batch_size: cursors::batch_size(fields.document("cursor")?, "bulkWrite")?,
-        namespace: Namespace::new("admin", "$cmd.bulkWrite")?,
-    };
-    fields.finish()?;
-    check_count(call, operations.len())?;
-    command.targets = infos.iter().map(target).collect::<Result<_>>()?;
+    let (command, operations) = BulkWrite::read(call, &mut call.fields())?;
     if call.arguments.transaction.is_some() {
         command.targets.iter().try_for_each(|Target { namespace, .. }| {
             transaction_rules::check_namespace(namespace.database(), namespace.collection(), true)
         })?;
     }
     command.run_list(call, operations)
+}
+
+impl<'a> BulkWrite<'a> {
+    /// Parses the fields of the command. Also returns its operations.
+    ///
+    /// Errors: invalid, missing or unknown fields; those of [`check_count`].
+    pub(super) fn read(call: &Call<'_>, fields: &mut Fields<'a>) -> Result<(BulkWrite<'a>, Documents<'a>)> {
+        fields.command_value();
+        let operations = fields.required("ops", Fields::sequence)?;
+        let infos = fields.required("nsInfo", Fields::sequence)?;
+        let mut command = BulkWrite {
+            count: operations.len(),
+            targets: Vec::new(),
+            ordered: fields.boolean("ordered")?.unwrap_or(true),
+            errors_only: fields.boolean("errorsOnly")?.unwrap_or(false),
+            bypass_validation: fields.flag("bypassDocumentValidation")?.unwrap_or(false),
+            keeps_timestamps: fields.boolean("bypassEmptyTsReplacement")?.unwrap_or(false),
+            variables: fields.document("let")?,
+            batch_size: cursors::batch_size(fields.document("cursor")?, "bulkWrite")?,
+            namespace: Namespace::new("admin", "$cmd.bulkWrite")?,
+        };
+        fields.finish()?;
+        check_count(call, operations.len())?;
+        command.targets = infos.iter().map(target).collect::<Result<_>>()?;
+        Ok((command, operations))
+    }
 }
 
 impl<'d> WriteCommand<'d> for BulkWrite<'_> {
@@ -161,7 +172,7 @@ impl<'d> WriteCommand<'d> for BulkWrite<'_> {
         Group::begin(group, call, operation.command(), &target.namespace);
         let is_multi = match operation {
             Operation::Update(statement) => statement.multi,
-            Operation::Delete { single, .. } => !single,
+            Operation::Delete(statement) => !statement.single,
             Operation::Insert(_) => false,
         };
         let recall = |answer: Document<'_>| recalled(operation, answer);
@@ -192,6 +203,9 @@ impl<'d> WriteCommand<'d> for BulkWrite<'_> {
                 }
                 *committed = done.committed.or(*committed);
                 totals.add(operation, &done);
+                if let Operation::Update(statement) = operation {
+                    statement.count(call, "bulkWrite");
+                }
                 if !self.errors_only {
                     replies.push(done.to_reply(position));
                 }
@@ -229,8 +243,8 @@ impl<'d> WriteCommand<'d> for BulkWrite<'_> {
 
 /// An entry of `nsInfo`.
 #[derive(Clone)]
-struct Target {
-    namespace: Namespace,
+pub(super) struct Target {
+    pub(super) namespace: Namespace,
     uuid: Option<[u8; 16]>,
 }
 
@@ -260,7 +274,7 @@ fn read<'a>(operation: Document<'a>, targets: &[Target]) -> Result<(Target, Oper
             let single = !fields.boolean("multi")?.unwrap_or(false);
             let hint = fields.hint()?;
             let collation = fields.collation()?;
-            Operation::Delete { filter, single, hint, collation }
+            Operation::Delete(delete::Statement { filter, document: operation, single, hint, collation })
         }
         _ => return Err(Error::unknown_field(format_args!("bulkWrite.ops.{kind}"))),
     };
@@ -274,7 +288,7 @@ fn read_update<'a>(fields: &mut Fields<'a>) -> Result<Operation<'a>> {
     if !matches!(update, Value::Document(_) | Value::Array(_)) {
         bail!(FailedToParse, "Update argument must be either an object or an array");
     }
-    let statement = Statement {
+    let statement = update::Statement {
         multi: fields.boolean("multi")?.unwrap_or(false),
         upsert: fields.boolean("upsert")?.unwrap_or(false),
         hint: fields.hint()?,
@@ -282,7 +296,7 @@ fn read_update<'a>(fields: &mut Fields<'a>) -> Result<Operation<'a>> {
         sort: fields.document("sort")?,
         constants: fields.document("constants")?,
         collation: fields.collation()?,
-        ..Statement::new(filter, update)
+        ..update::Statement::new(filter, update)
     };
     if statement.multi && statement.sort.is_some_and(|sort| !sort.is_empty()) {
         bail!(FailedToParse, "Cannot specify sort with multi=true");
@@ -296,7 +310,7 @@ impl Operation<'_> {
         match self {
             Operation::Insert(_) => None,
             Operation::Update(statement) => statement.collation.as_ref(),
-            Operation::Delete { collation, .. } => collation.as_ref(),
+            Operation::Delete(statement) => statement.collation.as_ref(),
         }
     }
 
@@ -305,7 +319,7 @@ impl Operation<'_> {
         match self {
             Operation::Insert(_) => "insert",
             Operation::Update(_) => "update",
-            Operation::Delete { .. } => "delete",
+            Operation::Delete(_) => "delete",
         }
     }
 
@@ -315,7 +329,7 @@ impl Operation<'_> {
         match self {
             Operation::Insert(_) => &counters.inserted,
             Operation::Update(_) => &counters.updated,
-            Operation::Delete { .. } => &counters.deleted,
+            Operation::Delete(_) => &counters.deleted,
         }
     }
 
@@ -350,8 +364,8 @@ impl Operation<'_> {
                     committed: outcome.committed,
                 })
             }
-            Operation::Delete { filter, single, hint, .. } => {
-                let request = super::delete::parse(*filter, *single, hint.clone(), scope)?;
+            Operation::Delete(statement) => {
+                let request = statement.parse(scope)?;
                 let (n, committed) = database.delete_retryable(scope, &request, retry, progress)?;
                 Ok(Done { n, committed, ..Done::default() })
             }
@@ -411,7 +425,7 @@ impl Totals {
     fn add(&mut self, operation: &Operation<'_>, done: &Done) {
         match operation {
             Operation::Insert(_) => self.inserted += done.n as i32,
-            Operation::Delete { .. } => self.deleted += done.n as i32,
+            Operation::Delete(_) => self.deleted += done.n as i32,
             Operation::Update(_) => {
                 self.matched += done.n as i32;
                 self.modified += done.modified.unwrap_or(0) as i32;

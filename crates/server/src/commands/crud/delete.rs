@@ -22,7 +22,7 @@ pub(crate) const DELETE: Row = Row::write("delete", delete, Requirements::Collec
 pub(crate) struct Statement<'a> {
     pub(crate) filter: Document<'a>,
     /// The whole statement, as sent.
-    document: Document<'a>,
+    pub(super) document: Document<'a>,
     pub(crate) single: bool,
     pub(crate) hint: Option<Hint>,
     pub(crate) collation: Option<Collation>,
@@ -101,8 +101,8 @@ impl<'d> WriteCommand<'d> for Delete<'_> {
         }
         let run = |key| loop {
             let own = scope.collated(statement.collation.as_ref());
-            let request = parse(statement.filter, statement.single, statement.hint.clone(), &own);
-            let outcome = request
+            let outcome = statement
+                .parse(&own)
                 .and_then(|request| call.server.database.delete_retryable(&own, &request, key, progress));
             match outcome {
                 // The latest catalog may have another collation for the collection.
@@ -150,6 +150,13 @@ pub(crate) fn read(document: Document<'_>) -> Result<Statement<'_>> {
         bail!(FailedToParse, "The limit field in delete objects must be 0 or 1. Got {limit}");
     }
     Ok(Statement { filter, document, single: limit == 1.0, hint, collation })
+}
+
+impl Statement<'_> {
+    /// Parses the filter.
+    pub(super) fn parse(&self, scope: &Scope) -> Result<DeleteRequest> {
+        parse(self.filter, self.single, self.hint.clone(), scope)
+    }
 }
 
 /// Parses a delete statement.

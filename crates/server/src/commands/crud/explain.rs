@@ -3,6 +3,8 @@
 //! The handlers' own parsers read the inner command, so both refuse the same fields. The database
 //! then explains the plan. Explain accepts one statement of a write command.
 
+use super::bulk_write::{BulkWrite, Operation};
+use super::write_batch::WriteCommand;
 use super::{aggregate as aggregation, delete, find, find_and_modify, update};
 use crate::access::{Requirements, requirements};
 use crate::call::arguments::is_generic;
@@ -12,10 +14,10 @@ use crate::commands::table;
 use crate::protocol::fields::Fields;
 use crate::state::query_settings::hash_of;
 use base::bson::{Document, DocumentBuf, Value};
-use base::{Result, bail, err};
+use base::{Namespace, Result, bail, err};
 use database::Verbosity;
 use database::language::query_shape;
-use wire::request::Request;
+use wire::request::{Documents, Request};
 
 /// MongoDB's default verbosity.
 pub(crate) const DEFAULT_VERBOSITY: &str = "allPlansExecution";
@@ -84,6 +86,7 @@ fn explain_command(call: &mut Call<'_>, request: &Request<'_>, verbosity: Verbos
         "distinct" => explain_distinct(call, &mut fields, verbosity),
         "update" => explain_update(call, &mut fields, verbosity),
         "delete" => explain_delete(call, &mut fields, verbosity),
+        "bulkWrite" => explain_bulk_write(call, &mut fields, verbosity),
         "findAndModify" | "findandmodify" => explain_find_and_modify(call, &mut fields, verbosity),
         other => match table::find(other) {
             Some(command) => Err(err!(IllegalOperation, "Cannot explain cmd: {}", command.name)),
@@ -125,14 +128,24 @@ fn explain_distinct(call: &Call<'_>, fields: &mut Fields<'_>, verbosity: Verbosi
 
 fn explain_update(call: &Call<'_>, fields: &mut Fields<'_>, verbosity: Verbosity) -> Result<DocumentBuf> {
     let namespace = fields.namespace()?;
-    let statement = only(fields, "updates")?;
+    let statement = only(fields.required("updates", Fields::documents)?, "write batches")?;
     let bypass_validation = fields.flag("bypassDocumentValidation")?.unwrap_or(false);
     fields.boolean("bypassEmptyTsReplacement")?;
     fields.flag("ordered")?;
     let variables = fields.document("let")?;
     fields.finish()?;
     let statement = update::Statement::read(statement)?;
-    let scope = call.scope_to_read_here(&namespace, statement.collation.as_ref(), variables)?;
+    explain_updating(call, &namespace, &statement, (variables, bypass_validation), verbosity)
+}
+
+fn explain_updating(
+    call: &Call<'_>,
+    namespace: &Namespace,
+    statement: &update::Statement<'_>,
+    (variables, bypass_validation): (Option<Document<'_>>, bool),
+    verbosity: Verbosity,
+) -> Result<DocumentBuf> {
+    let scope = call.scope_to_read_here(namespace, statement.collation.as_ref(), variables)?;
     let scope = statement.scope(&scope);
     let request = statement.parse(&scope.context, bypass_validation)?;
     call.server.database.explain_update(&scope, &request, verbosity)
@@ -140,14 +153,38 @@ fn explain_update(call: &Call<'_>, fields: &mut Fields<'_>, verbosity: Verbosity
 
 fn explain_delete(call: &Call<'_>, fields: &mut Fields<'_>, verbosity: Verbosity) -> Result<DocumentBuf> {
     let namespace = fields.namespace()?;
-    let statement = only(fields, "deletes")?;
+    let statement = only(fields.required("deletes", Fields::documents)?, "write batches")?;
     fields.flag("ordered")?;
     let variables = fields.document("let")?;
     fields.finish()?;
-    let statement = delete::read(statement)?;
-    let scope = call.scope_to_read_here(&namespace, statement.collation.as_ref(), variables)?;
-    let request = delete::parse(statement.filter, statement.single, statement.hint, &scope)?;
-    call.server.database.explain_delete(&scope, &request, verbosity)
+    explain_deleting(call, &namespace, &delete::read(statement)?, variables, verbosity)
+}
+
+fn explain_deleting(
+    call: &Call<'_>,
+    namespace: &Namespace,
+    statement: &delete::Statement<'_>,
+    variables: Option<Document<'_>>,
+    verbosity: Verbosity,
+) -> Result<DocumentBuf> {
+    let scope = call.scope_to_read_here(namespace, statement.collation.as_ref(), variables)?;
+    call.server.database.explain_delete(&scope, &statement.parse(&scope)?, verbosity)
+}
+
+/// Explains the only operation of a bulkWrite, as the command that does the same.
+fn explain_bulk_write(call: &Call<'_>, fields: &mut Fields<'_>, verbosity: Verbosity) -> Result<DocumentBuf> {
+    let (command, operations) = BulkWrite::read(call, fields)?;
+    let (target, operation) = command.parse(only(operations, "bulkWrite ops")?)?;
+    let BulkWrite { variables, bypass_validation, .. } = command;
+    match operation {
+        Operation::Insert(_) => Err(err!(IllegalOperation, "Cannot explain insert cmd for bulkWrite")),
+        Operation::Update(statement) => {
+            explain_updating(call, &target.namespace, &statement, (variables, bypass_validation), verbosity)
+        }
+        Operation::Delete(statement) => {
+            explain_deleting(call, &target.namespace, &statement, variables, verbosity)
+        }
+    }
 }
 
 fn explain_find_and_modify(
@@ -161,15 +198,14 @@ fn explain_find_and_modify(
     call.server.database.explain_find_and_modify(&scope, &request, verbosity)
 }
 
-/// Returns the only statement of a batch.
+/// Returns the only statement of a list. `name` is the list's name in messages.
 ///
-/// Errors: InvalidLength if the batch has another number of statements.
-fn only<'a>(fields: &mut Fields<'a>, name: &str) -> Result<Document<'a>> {
-    let statements = fields.required(name, Fields::documents)?;
+/// Errors: InvalidLength if the list has another number of statements.
+fn only<'a>(statements: Documents<'a>, name: &str) -> Result<Document<'a>> {
     let mut statements = statements.iter();
     match (statements.next(), statements.next()) {
         (Some(statement), None) => Ok(statement),
-        _ => Err(err!(InvalidLength, "explained write batches must be of size 1")),
+        _ => Err(err!(InvalidLength, "explained {name} must be of size 1")),
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::retry::Retryable;
 use super::update::Statement;
+use super::write_batch::is_suspended;
 use crate::access::{Requirements, requirements};
 use crate::call::{Call, HandlerStatus, Row};
 use crate::protocol::fields::Fields;
@@ -39,6 +40,14 @@ pub(crate) struct Parts<'a> {
 
 fn run(call: &mut Call<'_>) -> Result<HandlerStatus> {
     let parts = Parts::read(&mut call.fields())?;
+    let outcome = modify(call, &parts);
+    if let Some(statement) = parts.statement.filter(|_| !is_suspended(&outcome)) {
+        statement.count(call, "findAndModify");
+    }
+    outcome
+}
+
+fn modify(call: &mut Call<'_>, parts: &Parts<'_>) -> Result<HandlerStatus> {
     let mut retryable = Retryable::begin(call, 1)?;
     if let Some(answer) = retryable.as_mut().and_then(|retryable| retryable.recorded_result(0)) {
         return reply(call, retryable.as_ref(), &answer, None);

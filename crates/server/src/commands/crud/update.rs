@@ -136,6 +136,7 @@ impl<'d> WriteCommand<'d> for UpdateCommand<'_> {
         }
         call.leave_queue();
         call.server.counters.updated.add(1);
+        statement.count(call, "update");
         match outcome {
             Ok(outcome) => {
                 batch.record(position, || outcome.to_answer());
@@ -225,6 +226,12 @@ impl<'a> Statement<'a> {
             constants: None,
             collation: None,
         }
+    }
+
+    /// Counts a statement of a command for serverStatus.
+    pub(super) fn count(&self, call: &Call<'_>, command: &str) {
+        let is_pipeline = matches!(self.update, Value::Array(_));
+        call.server.counters.count_update(command, is_pipeline, !self.array_filters.is_empty());
     }
 
     /// Returns the scope that parses and runs the statement. Constants become variables.

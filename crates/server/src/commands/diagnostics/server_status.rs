@@ -364,8 +364,12 @@ fn metrics(counters: &Counters, database: &Database, reply: &mut Builder) {
     reply.append(c"showExpandedEvents", count(&counted.expanded_streams)).end();
     reply.begin_document(c"commands").append(c"<UNKNOWN>", counters.unknown_commands.get());
     for (command, sum) in table::commands().zip(counters.operations.sums()) {
+        let updates = counters.updates_of(command.name);
         reply.begin_document(FieldName::literal(command.name));
-        reply.append(c"failed", sum.failed).append(c"total", sum.total).end();
+        reply.append_optional(c"arrayFilters", updates.map(|updates| updates.array_filters.get()));
+        reply.append(c"failed", sum.failed);
+        reply.append_optional(c"pipeline", updates.map(|updates| updates.pipeline.get()));
+        reply.append(c"total", sum.total).end();
     }
     reply.end();
     let cursors = &database.cursors;
