@@ -2,8 +2,8 @@
 //!
 //! Inserts of one command are committed in groups. A group that fails is repeated up to the failed document. The limits
 //! of capped collections are enforced here: the commit of an insert removes the oldest documents. If there are too
-//! many, earlier commits remove them. A new check of inserted documents belongs to [`check_stored`]. `query::update` checks
-//! the result of an update.
+//! many, earlier commits remove them. A new check of inserted documents belongs to [`check_stored`].
+//! `query::update` checks the result of an update.
 
 use super::{check_writable_within, feature_version, keys_of};
 use crate::catalog::collection::{Capped, Collection, Data};

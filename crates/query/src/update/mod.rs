@@ -93,8 +93,8 @@ impl Update {
     /// applied. It has an `_id` (first) only if these set one.
     ///
     /// Errors: NotSingleValueField if the filter contradicts itself, NotExactValueField if a replacement's filter has a
-    /// path below `_id`; InvalidIdField, InvalidDBRef and DollarPrefixedFieldName for an `_id` that cannot be stored; the
-    /// errors of [`apply`](Update::apply).
+    /// path below `_id`; InvalidIdField, InvalidDBRef and DollarPrefixedFieldName for an `_id` that cannot be stored;
+    /// the errors of [`apply`](Update::apply).
     pub fn upsert(&self, matcher: &Matcher, context: &Context) -> Result<DocumentBuf> {
         let seed = seed(matcher, self.is_replacement(), context)?;
         let described = self.apply(seed.view(), None, true, context)?.unwrap_or(seed);
@@ -107,8 +107,8 @@ impl Update {
     /// upsert is about to insert the document.
     ///
     /// Errors: ImmutableField for a changed `_id`, and for one that cannot be stored the errors of
-    /// [`upsert`](Update::upsert); DollarPrefixedFieldName; 17419 above 16 MiB; Overflow for excessive nesting; errors of
-    /// the operators.
+    /// [`upsert`](Update::upsert); DollarPrefixedFieldName; 17419 above 16 MiB; Overflow for excessive nesting; errors
+    /// of the operators.
     pub fn apply(
         &self,
         document: Document<'_>,

@@ -31,8 +31,8 @@ impl Replacement {
 
     /// Returns the replacement of `before`.
     ///
-    /// Errors: those of [`replace`]; DollarPrefixedFieldName for a top-level name with a dollar sign, except in an insert
-    /// and in an oplog entry.
+    /// Errors: those of [`replace`]; DollarPrefixedFieldName for a top-level name with a dollar sign, except in an
+    /// insert and in an oplog entry.
     pub(super) fn apply(
         &self,
         before: Document<'_>,

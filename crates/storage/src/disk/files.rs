@@ -51,6 +51,10 @@ pub trait Files: Send + Sync {
     }
 }
 
+/// Attempts to take a held lock, and their interval.
+const LOCK_ATTEMPTS: u32 = 15;
+const LOCK_INTERVAL: Duration = Duration::from_millis(20);
+
 /// Text of a lock's error if the holder is unknown: a Vellum whose lock file was removed, or a program such as flock.
 pub(super) const ANOTHER_PROCESS: &str = "another process";
 
@@ -197,20 +201,31 @@ impl Files for SystemFiles {
     fn lock(&self, path: &Path) -> io::Result<Box<dyn Any + Send + Sync>> {
         let held = |by: String| Err(io::Error::new(io::ErrorKind::WouldBlock, by));
         let file = fs::OpenOptions::new().write(true).create(true).truncate(false).open(path)?;
-        match file.try_lock() {
+        match lock_soon(&file) {
             Ok(()) => {}
             Err(fs::TryLockError::WouldBlock) => return held(fs::read_to_string(path).unwrap_or_default()),
             Err(fs::TryLockError::Error(error)) => return Err(error),
         }
         // Users remove the file, as they do with `mongod.lock`. Not every file system has locks for directories.
         let directory = path.parent().filter(|_| cfg!(unix)).and_then(|parent| fs::File::open(parent).ok());
-        if let Some(Err(fs::TryLockError::WouldBlock)) = directory.as_ref().map(fs::File::try_lock) {
+        if let Some(Err(fs::TryLockError::WouldBlock)) = directory.as_ref().map(lock_soon) {
             return held(ANOTHER_PROCESS.to_string());
         }
         // The process id is for error messages only, so a full disk does not prevent opening.
         let _ = file.set_len(0).and_then(|()| (&file).write_all(std::process::id().to_string().as_bytes()));
         Ok(Box::new((directory, file)))
     }
+}
+
+/// Locks a file. A child of the process that has just unlocked it may hold it until its exec, so a few attempts follow.
+fn lock_soon(file: &fs::File) -> std::result::Result<(), fs::TryLockError> {
+    for _ in 0..LOCK_ATTEMPTS {
+        match file.try_lock() {
+            Err(fs::TryLockError::WouldBlock) => crate::time::sleep(LOCK_INTERVAL),
+            outcome => return outcome,
+        }
+    }
+    file.try_lock()
 }
 
 #[derive(Debug)]

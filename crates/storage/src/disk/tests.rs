@@ -363,6 +363,22 @@ fn the_latest_time_survives_in_the_journal_and_in_the_base() {
     assert_eq!(engine.latest_time(), u64::MAX);
 }
 
+/// A child process holds copies of the locks between its fork and its exec.
+#[test]
+fn a_lock_that_is_released_soon_does_not_refuse_a_start() {
+    let root = std::env::temp_dir().join(format!("vellum-lock-{}", std::process::id()));
+    std::fs::create_dir_all(&root).unwrap();
+    let lock = std::fs::File::create(root.join("vellum.lock")).unwrap();
+    lock.lock().unwrap();
+    let release = std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_millis(60));
+        drop(lock);
+    });
+    DiskEngine::open(&DiskOptions::new(root.join(""))).unwrap();
+    release.join().unwrap();
+    std::fs::remove_dir_all(root).unwrap();
+}
+
 /// The real file system: locks, directories, a separate journal.
 #[test]
 fn it_works_on_real_files() {
